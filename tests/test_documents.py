@@ -192,6 +192,7 @@ WHOLE = {
     "test_draws",
     "test_monitoring",
     "test_nearest_neighbors",
+    "test_optimizers",
     "test_precision",
     "test_replicas",
     "test_suites",

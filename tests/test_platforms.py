@@ -221,7 +221,7 @@ def test_features_are_asked_for_and_not_versions():
                 # Of an older one even the safe reader runs code.
                 asked = asked.replace("torch.__version__", "")
                 assert "__version__" not in asked, path
-    assert takers == ["training/lamb.py"]
+    assert takers == ["optimizers/lamb.py"]
 
 
 def test_the_doctor_finds_nothing_here(capsys):

@@ -11,7 +11,6 @@ from supcon_tf.augment.geometry import (
     crop_box,
     random_flip,
     random_resized_crop,
-    random_resized_crop_jpeg,
     resize_crop,
 )
 from supcon_tf.augment.mixing import CutMix, MixUp

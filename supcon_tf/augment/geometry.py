@@ -21,10 +21,6 @@ from supcon_tf.defaults import MOST_CHANNELS
 
 CENTRAL_FRACTION = 0.875  # of the short side kept in evaluation: 224 of 256
 _ATTEMPTS = 100  # to draw a box before falling back to the central square
-# libjpeg-turbo interpolates chroma at the sides of a window as if they were the
-# sides of the image: the last column of photographs is up to 43 levels off. Two
-# more columns make it exact. Rows need no margin.
-_DECODED_MARGIN = (0, 2, 0)  # rows, columns, channels
 _STRIP = 56  # rows of a central view that are resized by one operation
 
 
@@ -54,7 +50,7 @@ def crop_box(
     Returns:
       y, x, height, width, scalars int32: pixels inside the image.
     """
-    begins, extents = _crop_boxes(image_shape, seed, area, aspect)
+    begins, extents = crop_boxes(image_shape, seed, area, aspect)
     y, x, _ = tf.unstack(begins[0])
     height, width, _ = tf.unstack(extents[0])
     return y, x, height, width
@@ -100,47 +96,9 @@ def random_resized_crop(
       (2, 224, 224, 3)
     """
     image = _check_image(image, size, "image")
-    seed = _check_seed(seed)
-    begins, extents = _crop_boxes(tf.shape(image), seed, area, aspect)
-    return _cut_views(image, seed, begins, extents, size)
-
-
-def random_resized_crop_jpeg(
-    contents: tf.Tensor,
-    seed: tf.Tensor,
-    size: int,
-    area: tuple[float, float] = (0.08, 1.0),
-    aspect: tuple[float, float] = (3 / 4, 4 / 3),
-) -> tf.Tensor:
-    """`random_resized_crop` of a JPEG file, of which a window is decoded.
-
-    The boxes are drawn from the size in the file's header, and only the
-    smallest window that holds them all is decoded, once for all views. The
-    views are bit-identical to those of the whole image. InvalidArgumentError if
-    `contents`, [] string, is no JPEG file of any colour type, or ends within
-    the window; the rest of the file is not read.
-
-    Example:
-      >>> import numpy as np
-      >>> import tensorflow as tf
-      >>> from supcon_tf import augment
-      >>> contents = tf.io.read_file("photos/train/dark/01.jpg")
-      >>> view = augment.random_resized_crop_jpeg(contents, [0, 1], size=8)
-      >>> image = tf.io.decode_jpeg(contents, channels=3)
-      >>> np.array_equal(view, augment.random_resized_crop(image, [0, 1], 8))
-      True
-    """
-    seed = _check_seed(seed)
-    _check_size(size)
-    shape = tf.io.extract_jpeg_shape(contents)
-    begins, extents = _crop_boxes(shape, seed, area, aspect)
-    low = tf.reduce_min(begins, axis=0)
-    high = tf.reduce_max(begins + extents, axis=0)
-    low = tf.maximum(low - _DECODED_MARGIN, 0)
-    high = tf.minimum(high + _DECODED_MARGIN, shape)
-    window = tf.concat([low[:2], (high - low)[:2]], axis=0)
-    image = tf.image.decode_and_crop_jpeg(contents, window, channels=3)
-    return _cut_views(image, seed, begins - low, extents, size)
+    seed = check_seed(seed)
+    begins, extents = crop_boxes(tf.shape(image), seed, area, aspect)
+    return cut_views(image, seed, begins, extents, size)
 
 
 def random_flip(images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
@@ -214,16 +172,16 @@ def _check_image(image: tf.Tensor, size: int, name: str) -> tf.Tensor:
         f"{MOST_CHANNELS} channels",
         f"{shape} {image.dtype.name}",
     )
-    _check_size(size)
+    check_size(size)
     return image
 
 
-def _check_size(size: int) -> None:
+def check_size(size: int) -> None:
     """Raises ValueError for a side below 1 pixel."""
     exceptions.require(size >= 1, "`size` must be at least 1 pixel", size)
 
 
-def _check_seed(seed: tf.Tensor) -> tf.Tensor:
+def check_seed(seed: tf.Tensor) -> tf.Tensor:
     """The seed as a tensor; ValueError unless [2] or [views, 2] int32."""
     seed = tf.convert_to_tensor(seed)
     shape = seed.shape
@@ -236,7 +194,7 @@ def _check_seed(seed: tf.Tensor) -> tf.Tensor:
     return seed
 
 
-def _crop_boxes(
+def crop_boxes(
     image_shape: tf.Tensor,
     seed: tf.Tensor,
     area: tuple[float, float],
@@ -278,7 +236,7 @@ def _crop_boxes(
     return begins, tf.where(is_whole, tf.stack([side, side, -1]), extents)
 
 
-def _cut_views(
+def cut_views(
     image: tf.Tensor,
     seed: tf.Tensor,
     begins: tf.Tensor,

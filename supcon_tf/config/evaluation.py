@@ -1,4 +1,4 @@
-"""Settings of what measures runs, on their data or on other, and shows them."""
+"""Settings of the tools that measure runs, on any data, and show them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ CORRUPTIONS = tuple(
 _LINEAR = {"method": ("linear",)}
 _FINETUNE = {"method": ("finetune",)}
 # Fewer images of a label cannot be halved into two that say anything.
-_LEAST_HALVED = 4
+_LEAST_IMAGES = 4
 
 
-def _be_different(
+def _different(
     numbers: str, holds: Callable[[float], bool]
 ) -> tuple[str, Callable[[tuple[float, ...]], bool]]:
-    """The rule of some numbers, in words, and whether it holds for each."""
+    """Returns a rule for a setting: its words, and the test of its numbers."""
     return (
         f"be different {numbers}, got {{}}",
         lambda values: 0 < len(values) == len(set(values))
@@ -50,7 +50,9 @@ class EvaluateSettings(
     """Images per step, over all replicas; without effect on the result."""
     strategy: str = setting(
         "auto",
-        choices=tuple(x for x in running.STRATEGIES if x != "multi_worker"),
+        choices=tuple(
+            name for name in running.STRATEGIES if name != "multi_worker"
+        ),
     )
     """Distribution: one device, all devices of this machine (mirrored), a TPU
     (tpu), or by what is there (auto)."""
@@ -114,7 +116,7 @@ class EvaluateSettings(
     """Which of the 15 corruptions."""
     corruption_severities: tuple[int, ...] = setting(
         (1, 2, 3, 4, 5),
-        must=_be_different("numbers in 1..5", lambda number: 1 <= number <= 5),
+        must=_different("numbers in 1..5", lambda number: 1 <= number <= 5),
     )
     """Which severities, of 1 to 5."""
     corruption_images: int | None = setting(None, at_least=1)
@@ -220,7 +222,7 @@ class TransferSettings(
     its grid of 56 trainings is the work of a cluster."""
     learning_rates: tuple[float, ...] = setting(
         (0.1,),
-        must=_be_different("numbers, each above 0", lambda rate: rate > 0),
+        must=_different("numbers, each above 0", lambda rate: rate > 0),
         used_by=_FINETUNE,
     )
     """finetune: learning rates to try, as they are, for any batch. SimCLR has 7
@@ -228,7 +230,7 @@ class TransferSettings(
     of unit length."""
     weight_decays: tuple[float, ...] = setting(
         (0.0,),
-        must=_be_different("numbers, each at least 0", lambda x: x >= 0),
+        must=_different("numbers, each at least 0", lambda decay: decay >= 0),
         used_by=_FINETUNE,
     )
     """finetune: weight decays to try, divided by the learning rate. SimCLR has
@@ -275,11 +277,12 @@ class TransferSettings(
             "with --images_per_label, half of which are held out",
             "validation_fraction",
         )
-        if self.sweeps and self.images_per_label < _LEAST_HALVED:
-            one = {"linear": "--l2", "finetune": "one value each"}[self.method]
+        if self.sweeps and self.images_per_label < _LEAST_IMAGES:
+            remedies = {"linear": "--l2", "finetune": "one value each"}
             raise exceptions.InvalidValue(
-                f"--images_per_label must be at least {_LEAST_HALVED} for a "
-                f"sweep, got {self.images_per_label}: give {one} instead"
+                f"--images_per_label must be at least {_LEAST_IMAGES} for a "
+                f"sweep, got {self.images_per_label}: give "
+                f"{remedies[self.method]} instead"
             )
 
     @property

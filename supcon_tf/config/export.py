@@ -90,11 +90,13 @@ class ImportSettings(images.DataSettings):
     """Beginnings of names in it that are left out, such as fc. for a classifier
     of other classes."""
     image_mean: tuple[float, ...] = setting(
-        (), must=("be three numbers, got {}", lambda x: len(x) in (0, 3))
+        (),
+        must=("be three numbers, got {}", lambda values: len(values) in (0, 3)),
     )
     """Mean subtracted from R,G,B in [0, 1]; default: that of the format."""
     image_std: tuple[float, ...] = setting(
-        (), must=("be three numbers, got {}", lambda x: len(x) in (0, 3))
+        (),
+        must=("be three numbers, got {}", lambda values: len(values) in (0, 3)),
     )
     """Standard deviation that divides R,G,B; default: that of the format."""
     overwrite: bool = with_default(running.CheckpointSettings, "overwrite")
@@ -132,7 +134,7 @@ class ConvertSettings(ClassifierSettings, images.MovedDataSettings):
 
 
 def _is_server(address: str) -> bool:
-    """Whether an address of a server is complete."""
+    """Whether the address of a server has a host and a protocol."""
     try:
         url = urllib.parse.urlsplit(address)
         _ = url.port

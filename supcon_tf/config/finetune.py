@@ -7,8 +7,9 @@ import dataclasses
 from supcon_tf.config import stages
 from supcon_tf.settings import setting
 
-_SMALL, _OF_SMALL, _OF_PHOTOGRAPHS = 64, 96, 160  # sides in pixels
-_PER_TRAINING = 10_000  # images of all epochs, but for the bounds of these
+_SMALL_IMAGE, _SMALL_VIEW, _PHOTOGRAPH_VIEW = 64, 96, 160  # sides in pixels
+# Images of all epochs, within the bounds of the number of epochs.
+_IMAGES_PER_TRAINING = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,15 +72,19 @@ class FinetuneSettings(stages.PretrainSettings):
 
     @property
     def default_learning_rate(self) -> None:
-        """None: there are several."""
+        """None: the tool tries several rates."""
         return None
 
     def default_epochs(self, num_images: int) -> int:
-        """The epochs of a training where none are given."""
-        wanted = round(_PER_TRAINING / num_images)
-        return min(max(wanted, self.LEAST_EPOCHS), self.MOST_EPOCHS)
+        """Returns the epochs of a training on so many images."""
+        epochs = round(_IMAGES_PER_TRAINING / num_images)
+        return min(max(epochs, self.LEAST_EPOCHS), self.MOST_EPOCHS)
 
     def default_image_size(self, side: int | None) -> int:
-        """The side of the views of images of this side; None for several."""
-        is_small = side is not None and side <= _SMALL
-        return _OF_SMALL if is_small else _OF_PHOTOGRAPHS
+        """Returns the side of the views for images of this side.
+
+        Args:
+          side: the side of all images in pixels; None for images of several.
+        """
+        is_small = side is not None and side <= _SMALL_IMAGE
+        return _SMALL_VIEW if is_small else _PHOTOGRAPH_VIEW

@@ -83,18 +83,22 @@ class DataSettings(Settings):
                 "--data_dir or --dataset must be given"
             )
         # `data.load` says which kinds there are.
-        other = datasets.Kind(needs_path=False)
-        kind = datasets.KINDS.get(datasets.name_of_kind(self.dataset), other)
-        where = f"with --dataset={self.dataset}"
+        default_kind = datasets.Kind(needs_path=False)
+        kind = datasets.KINDS.get(
+            datasets.name_of_kind(self.dataset), default_kind
+        )
+        condition = f"with --dataset={self.dataset}"
         for argument, reason, *names in _RARE_ARGUMENTS:
             if argument not in kind.takes:
-                self._check_left_out(f"{where}, {reason}", *names)
+                self._check_left_out(f"{condition}, {reason}", *names)
         if kind.needs_path and not self.data_dir:
-            raise exceptions.InvalidValue(f"--data_dir must be given {where}")
+            raise exceptions.InvalidValue(
+                f"--data_dir must be given {condition}"
+            )
         if not (kind.skips_images or self.SKIPS_RECORDS):
             self._check_left_out(
-                f"{where}: tools/make_tfrecords.py, with this flag, writes the "
-                "files anew without the bad images",
+                f"{condition}: tools/make_tfrecords.py, with this flag, writes "
+                "the files anew without the bad images",
                 "skip_bad_images",
             )
         if self.skip_bad_images and not self.check_images:
@@ -109,7 +113,7 @@ class DataSettings(Settings):
             )
 
     def default_image_size(self, side: int | None) -> int | None:
-        """The side of the views of images of this side; None for none."""
+        """Returns the side of the views for images of this side, or None."""
         return side
 
 
@@ -165,7 +169,7 @@ class PartSettings(Settings):
 
 
 def _noise_share(text: str) -> float | None:
-    """The share in symmetric:SHARE, None where there is none."""
+    """Returns the share that `symmetric:SHARE` names; None for other texts."""
     kind, _, share = text.partition(":")
     try:
         number = float(share)
@@ -222,6 +226,7 @@ class AugmentationSettings(Settings):
 
 
 def _is_area(area: tuple[float, ...]) -> bool:
+    """Whether `area` is empty, or two rising shares of an image."""
     return not area or (len(area) == 2 and 0 < area[0] <= area[1] <= 1)
 
 

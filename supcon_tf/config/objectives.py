@@ -1,4 +1,4 @@
-"""The loss of stage 1, and the options of each."""
+"""Settings of the loss of stage 1: which loss it is, and its options."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from supcon_tf.settings import Settings, setting
 
 @dataclasses.dataclass(frozen=True)
 class Objective:
-    """What a loss of stage 1 takes, and the words for it.
+    """The inputs of a loss of stage 1, and the words that describe it.
 
     Attributes:
-      title: what a report calls it.
+      title: the name of the loss in a report.
       summary: its numbers, with settings in braces, as a run prints them.
-      takes: what it is computed from: "projections", or the classifier's
-        "logits" or "cosines".
+      takes: the tensor that it is computed from: "projections", or the
+        classifier's "logits" or "cosines".
       labels: "none" where views of an image are the only positives, "class"
         for the class of an image, "any" for several of them and for those of
         --mixing too.
@@ -84,7 +84,7 @@ _JOINT = tuple(f"{name}+ce" for name in OF_PROJECTIONS)
 
 
 def names_by_labels(*labels: str) -> tuple[str, ...]:
-    """The choices of --objective whose loss takes such labels."""
+    """Returns the choices of --objective whose loss takes such labels."""
     names = (*OBJECTIVES, *_JOINT)
     return tuple(
         name
@@ -219,16 +219,16 @@ class ObjectiveSettings(Settings):
         super().__post_init__()
 
     def _check(self) -> None:
-        least = self.num_views - 1
-        if self.positives_cap is not None and self.positives_cap < least:
+        minimum = self.num_views - 1
+        if self.positives_cap is not None and self.positives_cap < minimum:
             raise exceptions.InvalidValue(
-                f"--positives_cap must be at least {least}, the other views "
+                f"--positives_cap must be at least {minimum}, the other views "
                 f"of an anchor, got {self.positives_cap}"
             )
         self._check_mixing()
         if self.unsupervised_classes:
-            where = "with --unsupervised_classes"
-            self._check_left_out(where, "mixing", "hierarchy", "positives")
+            condition = "with --unsupervised_classes"
+            self._check_left_out(condition, "mixing", "hierarchy", "positives")
         if self.spread and self.num_views < 2:
             raise exceptions.InvalidValue(
                 "--num_views must be at least 2 with --spread, which keeps "
@@ -248,7 +248,7 @@ class ObjectiveSettings(Settings):
             self._check_sizes()
 
     def _check_mixing(self) -> None:
-        """Raises ValueError for what does not go with soft labels, or none."""
+        """Raises ValueError for settings that do not go with --mixing."""
         if self.mixing == "none":
             self._check_left_out("with --mixing=none", "mixing_alpha")
             exceptions.require(
@@ -258,11 +258,11 @@ class ObjectiveSettings(Settings):
                 self.positives,
             )
             return
-        where = f"with --mixing={self.mixing}"
-        self._check_left_out(where, "hierarchy", "queue_size")
+        condition = f"with --mixing={self.mixing}"
+        self._check_left_out(condition, "hierarchy", "queue_size")
         exceptions.require(
             self.positives in (None, *_SOFT_POSITIVES),
-            f"--positives must be soft or cosine {where}",
+            f"--positives must be soft or cosine {condition}",
             self.positives,
         )
 
@@ -282,7 +282,7 @@ class ObjectiveSettings(Settings):
 
     @property
     def traits(self) -> Objective:
-        """What the loss takes, and the words for it."""
+        """The inputs of the loss, and the words that describe it."""
         return OBJECTIVES[trust.choice(self.loss)]
 
     @property
@@ -302,14 +302,14 @@ class ObjectiveSettings(Settings):
 
     @property
     def kind_of_positives(self) -> str | None:
-        """What makes positives of SupCon; None for one class per sample."""
+        """The rule for positives of SupCon; None for one class per sample."""
         if self.has_soft_labels:
             return self.positives or "soft"
         return (self.positives or "any") if self.multi_label else None
 
     @property
     def loss_multiple(self) -> float | None:
-        """What multiplies a loss that has a temperature; None for others."""
+        """The factor of a loss that has a temperature; None for others."""
         if self.is_joint or not self.traits.has_temperature:
             return None
         return self.temperature if self.scale_by_temperature else 1.0

@@ -1,4 +1,4 @@
-"""Settings of what trains: optimizer, devices, checkpoints, data service."""
+"""Settings of a training: optimizer, devices, checkpoints, data service."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from supcon_tf import exceptions
 from supcon_tf.settings import Settings, setting, to_text
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
-_LOCAL = ("localhost", "127.0.0.1", "[::1]")
-_DISPATCHES = {"role": ("all", "dispatcher")}
-_WORKS = {"role": ("all", "worker")}
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+_DISPATCHER_ROLES = {"role": ("all", "dispatcher")}
+_WORKER_ROLES = {"role": ("all", "worker")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +67,9 @@ class OptimizerSettings(Settings):
         (30.0, 60.0, 80.0),
         must=(
             "be positive and rising, got {}",
-            lambda epochs: all(a < b for a, b in pairwise((0, *epochs))),
+            lambda epochs: all(
+                earlier < later for earlier, later in pairwise((0, *epochs))
+            ),
         ),
         used_by={"schedule": ("step",)},
     )
@@ -105,8 +107,8 @@ class OptimizerSettings(Settings):
         if warmup is None:
             warmup = self.default_warmup_epochs
         boundaries = self.decay_boundaries
-        in_time = [warmup <= epoch < self.epochs for epoch in boundaries]
-        decays = bool(in_time) and all(in_time)
+        are_in_range = [warmup <= epoch < self.epochs for epoch in boundaries]
+        decays = bool(are_in_range) and all(are_in_range)
         if self.schedule == "step" and not decays:
             raise exceptions.InvalidValue(
                 "--decay_boundaries must be from --warmup_epochs up to "
@@ -116,12 +118,12 @@ class OptimizerSettings(Settings):
 
     @property
     def loss_multiple(self) -> float | None:
-        """What a contrastive loss comes multiplied by; None for others."""
+        """The factor of a contrastive loss; None for other losses."""
         return None
 
     @property
     def default_learning_rate(self) -> float:
-        """The learning rate where none is given.
+        """The learning rate of a run that gives none.
 
         Those of sgd for supcon, of lars and of rmsprop with a small epsilon are
         the best that were measured (docs/reproduction/); the others are
@@ -129,16 +131,16 @@ class OptimizerSettings(Settings):
         rmsprop steps as sgd does.
         """
         multiple = self.loss_multiple
-        sgd = 0.5 / multiple if multiple else 1.0
+        sgd_rate = 0.5 / multiple if multiple else 1.0
         return {
-            "sgd": sgd,
+            "sgd": sgd_rate,
             "lars": 8.0,
-            "rmsprop": sgd if self.epsilon == 1.0 else 0.01,
+            "rmsprop": sgd_rate if self.epsilon == 1.0 else 0.01,
         }.get(self.optimizer, 0.001)
 
     @property
     def epsilon(self) -> float | None:
-        """The denominator's epsilon; None where there is none."""
+        """The epsilon of the optimizer's denominator; None without one."""
         if self.optimizer_epsilon is not None:
             return self.optimizer_epsilon
         return {
@@ -150,13 +152,17 @@ class OptimizerSettings(Settings):
 
     @property
     def default_weight_decay(self) -> float:
-        """The decay where none is given: as strong beside any multiple."""
+        """The decay of a run that gives none.
+
+        A decay that is added to the gradient is multiplied as the loss is, so
+        that it is as strong beside any multiple.
+        """
         decoupled = self.optimizer in ("adamw", "lamb")
         return 1e-4 * (1.0 if decoupled else self.loss_multiple or 1.0)
 
     @property
     def default_warmup_epochs(self) -> float:
-        """The warm-up, in epochs, where none is given."""
+        """The warm-up, in epochs, of a run that gives none."""
         return min(10.0, self.epochs / 10)
 
 
@@ -267,7 +273,7 @@ class CheckpointSettings(Settings):
 
 
 def check_start(settings: CheckpointSettings) -> None:
-    """Raises ValueError for a run that is to go on and to begin anew."""
+    """Raises ValueError for a run that shall both go on and begin anew."""
     if settings.overwrite and settings.resume:
         raise exceptions.InvalidValue(
             "--resume must be left out with --overwrite: one goes on with the "
@@ -283,17 +289,21 @@ class DataServiceSettings(Settings):
     role: str = setting("all", choices=("all", "dispatcher", "worker"))
     """What runs here: the one dispatcher, a worker, or a dispatcher and a
     worker (all)."""
-    port: int = setting(5050, at_least=0, at_most=65535, used_by=_DISPATCHES)
+    port: int = setting(
+        5050, at_least=0, at_most=65535, used_by=_DISPATCHER_ROLES
+    )
     """Port of the dispatcher; 0 for a free one."""
     dispatcher: str | None = setting(None, used_by={"role": ("worker",)})
     """grpc:// address of the dispatcher, for --role=worker."""
-    worker_port: int = setting(0, at_least=0, at_most=65535, used_by=_WORKS)
+    worker_port: int = setting(
+        0, at_least=0, at_most=65535, used_by=_WORKER_ROLES
+    )
     """Port of the worker; 0 for a free one."""
     host: str = "localhost"
     """Name or address of this machine by which the others reach it. At any but
     localhost it is open to every machine of the network, without a password,
     and reads and writes files for it; a warning says so."""
-    journal: bool = setting(False, used_by=_DISPATCHES)
+    journal: bool = setting(False, used_by=_DISPATCHER_ROLES)
     """Keep the dispatcher's journal in run_dir: one that is started again
     there, with the same port, goes on with the runs that it served."""
 
@@ -305,8 +315,9 @@ class DataServiceSettings(Settings):
                 "--dispatcher must be the grpc:// address of the dispatcher "
                 f"with --role=worker, got {self.dispatcher}"
             )
-        at = self.dispatcher.removeprefix("grpc://").rpartition(":")[0]
-        if self.host == "localhost" and at not in _LOCAL:
+        address = self.dispatcher.removeprefix("grpc://")
+        dispatcher_host = address.rpartition(":")[0]
+        if self.host == "localhost" and dispatcher_host not in _LOCAL_HOSTS:
             raise exceptions.InvalidValue(
                 "--host must be the name of this machine with a dispatcher "
                 f"on another one, got localhost for {self.dispatcher}"

@@ -1,4 +1,4 @@
-"""Settings of both stages: encoder, and what a user sees of them."""
+"""Settings of both stages: the encoder, and the monitoring of a training."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ STAGE_NAME = (
     and name.replace("_", "").replace("-", "").isalnum(),
 )
 _RESNETS = tuple(f"resnet{depth}" for depth in (18, 34, 50, 101, 152, 200))
-_OWN = (*_RESNETS, "vgg8", "vgg16")
-_OF_OWN = {"architecture": _OWN}
-_BE_THREE = ("be three numbers, got {}", lambda values: len(values) == 3)
+_ENCODERS = (*_RESNETS, "vgg8", "vgg16")
+_WITH_OWN_ENCODER = {"architecture": _ENCODERS}
+_THREE_NUMBERS = ("be three numbers, got {}", lambda values: len(values) == 3)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,9 +29,9 @@ class EncoderSettings(Settings):
     architecture: str = setting(
         "resnet50",
         must=(
-            f"be one of {', '.join(_OWN)}, keras:NAME, keras_hub:PRESET or "
-            "package.module:function, got {}",
-            lambda name: name in _OWN or all(name.partition(":")),
+            f"be one of {', '.join(_ENCODERS)}, keras:NAME, keras_hub:PRESET "
+            "or package.module:function, got {}",
+            lambda name: name in _ENCODERS or all(name.partition(":")),
         ),
         common=True,
     )
@@ -41,7 +41,9 @@ class EncoderSettings(Settings):
     keras_hub:vit_base_patch16_224_imagenet21k, or a folder of one; or
     package.module:function that returns a Keras model, of Keras 2 or 3."""
     stem: str = setting(
-        "auto", choices=("auto", "cifar", "imagenet"), used_by=_OF_OWN
+        "auto",
+        choices=("auto", "cifar", "imagenet"),
+        used_by=_WITH_OWN_ENCODER,
     )
     """First layers of a ResNet: 3x3 stride 1 (cifar), 7x7 stride 2 and max
     pooling (imagenet), by image size: up to 64 is cifar (auto)."""
@@ -52,14 +54,14 @@ class EncoderSettings(Settings):
     )
     """Padding of the max pooling of the imagenet stem: same, as in the paper's
     code, or symmetric, as weights from torch need it."""
-    width: float = setting(1.0, above=0, used_by=_OF_OWN, common=True)
+    width: float = setting(1.0, above=0, used_by=_WITH_OWN_ENCODER, common=True)
     """Multiplier of all channels."""
     image_mean: tuple[float, ...] = setting(
-        (0.5, 0.5, 0.5), must=_BE_THREE, used_by=_OF_OWN
+        (0.5, 0.5, 0.5), must=_THREE_NUMBERS, used_by=_WITH_OWN_ENCODER
     )
     """Mean subtracted from R,G,B in [0, 1]."""
     image_std: tuple[float, ...] = setting(
-        (0.5, 0.5, 0.5), must=_BE_THREE, used_by=_OF_OWN
+        (0.5, 0.5, 0.5), must=_THREE_NUMBERS, used_by=_WITH_OWN_ENCODER
     )
     """Standard deviation that divides R,G,B."""
     zero_init_residual: bool = setting(
@@ -140,6 +142,7 @@ class FreezingSettings(Settings):
 
 
 def _are_steps(steps: tuple[int, ...]) -> bool:
+    """Whether `steps` is empty, or the first and the last step of a range."""
     return not steps or (len(steps) == 2 and 1 <= steps[0] <= steps[1])
 
 

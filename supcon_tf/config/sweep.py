@@ -21,7 +21,7 @@ from supcon_tf.settings import (
 LINEAR = "linear."  # before the name of a setting of stage 2
 _LINK = ":"
 # Where a cell is, and what its directories are called, the sweep decides.
-_OF_THE_SWEEP = ("run_dir", "name")
+_SET_BY_THE_SWEEP = ("run_dir", "name")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,16 +45,16 @@ class SweepAxis:
 
     @property
     def name(self) -> str:
-        """What the table and the figure call it."""
+        """The name of the axis in the table and the figure."""
         return _LINK.join(self.names)
 
     @property
     def is_repetition(self) -> bool:
-        """Whether its values are runs of the same: seeds, draws."""
+        """Whether the values repeat the same training: seeds, draws."""
         return {*self.names} <= {"seed", f"{LINEAR}seed", "draw"}
 
     def label(self, row: tuple[object, ...]) -> object:
-        """What stands for a row: the value, the text of a list or several."""
+        """Returns the label of a row: a value, or the text of several."""
         if len(row) == 1 and not isinstance(row[0], tuple):
             return row[0]
         return _LINK.join(map(axis_text, row))
@@ -130,7 +130,7 @@ class GridSettings(Settings):
 
     @property
     def axes(self) -> tuple[SweepAxis, ...]:
-        """The settings that vary, in their order; raises ValueError."""
+        """The axes of --sweep, in their order; raises ValueError."""
         return tuple(_axis(text, self.SWEPT) for text in self.sweep)
 
 
@@ -189,7 +189,7 @@ class ReproduceSettings(Settings):
 
 
 def axis_text(value: object) -> str:
-    """A value as it stands in --sweep.
+    """Returns a value as --sweep writes it.
 
     Example:
       >>> from supcon_tf import config
@@ -202,7 +202,7 @@ def axis_text(value: object) -> str:
 
 
 def axis_value(field: dataclasses.Field, text: str) -> object:
-    """The value of a field from the text that `axis_text` makes of it."""
+    """Returns the value of a field, read from the text of `axis_text`."""
     kind = field.metadata["kind"]
     if kind.is_optional and text.lower() == "none":
         return None
@@ -220,7 +220,7 @@ def axis_value(field: dataclasses.Field, text: str) -> object:
 
 
 def _axis(text: str, swept: dict[str, type[Settings]]) -> SweepAxis:
-    """The axis of one --sweep."""
+    """Returns the axis that the text of one --sweep describes."""
     name, equals, values = text.partition("=")
     exceptions.require(equals, "--sweep must be NAME=VALUE,VALUE,...", text)
     fields = [_field(part, swept) for part in name.split(_LINK)]
@@ -238,7 +238,7 @@ def _axis(text: str, swept: dict[str, type[Settings]]) -> SweepAxis:
 def _row(
     name: str, fields: list[dataclasses.Field], text: str
 ) -> tuple[object, ...]:
-    """A value of each field."""
+    """Returns a row of an axis: a value of each field."""
     parts = text.split(_LINK) if len(fields) > 1 else [text]
     if len(parts) != len(fields):
         raise exceptions.InvalidValue(
@@ -254,19 +254,19 @@ def _row(
 
 
 def _field(name: str, swept: dict[str, type[Settings]]) -> dataclasses.Field:
-    """The field of a training that a name stands for."""
+    """Returns the field of a training that has this name in --sweep."""
     fields = {
         prefix + field.name: field
         for prefix, training in swept.items()
         for field in shown_fields(training)
-        if field.metadata["recorded"] and field.name not in _OF_THE_SWEEP
+        if field.metadata["recorded"] and field.name not in _SET_BY_THE_SWEEP
     }
     if name in fields:
         return fields[name]
-    alike = difflib.get_close_matches(name, fields, n=1)
-    hint = f"; {alike[0]} is one" if alike else ""
-    if (bare := name.removeprefix(LINEAR)) in removed_flags.REMOVED:
-        hint = f": {removed_flags.describe(bare)}"
+    similar_names = difflib.get_close_matches(name, fields, n=1)
+    hint = f"; {similar_names[0]} is one" if similar_names else ""
+    if (linear_name := name.removeprefix(LINEAR)) in removed_flags.REMOVED:
+        hint = f": {removed_flags.describe(linear_name)}"
     rule = "a setting of tools/finetune_text.py"
     if LINEAR in swept:
         rule = "a setting of stage 1, or linear.NAME of stage 2"

@@ -8,7 +8,7 @@ from supcon_tf import exceptions
 from supcon_tf.config import objectives, running, stages
 from supcon_tf.settings import Settings, setting
 
-_ARE_ONE_OR_TWO = (
+_ONE_OR_TWO_COLUMNS = (
     "be one or two columns, got {}",
     lambda columns: 1 <= len(columns) <= 2,
 )
@@ -33,7 +33,7 @@ class SentenceSettings(Settings):
     )
     """Sentences that the best epoch is measured on, once."""
     text_columns: tuple[str, ...] = setting(
-        ("sentence",), must=_ARE_ONE_OR_TWO, common=True
+        ("sentence",), must=_ONE_OR_TWO_COLUMNS, common=True
     )
     """Columns of the sentence, or of the two: names of the header, numbers from
     0 in files without one, or features of TFDS."""
@@ -163,5 +163,5 @@ class FinetuneTextSettings(
 
     @property
     def has_classifier(self) -> bool:
-        """True: one learns beside SupCon too."""
+        """True: a classifier learns beside SupCon too."""
         return True

@@ -1,4 +1,4 @@
-"""Converted models beside the one that they were made from."""
+"""Comparison of converted models with the model that was converted."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def outputs(
       converted models by name, and the labels [examples] int32.
     """
     expected, labels = [], []
-    answers = {name: [] for name in converted}
+    output_rows = {name: [] for name in converted}
     threads = min(cores.usable(), _MOST_THREADS)
     with futures.ThreadPoolExecutor(threads) as pool:
         for images, batch_labels in examples.as_numpy_iterator():
@@ -54,9 +54,11 @@ def outputs(
             expected.append(float_model(images))
             single_images = np.split(images, len(images))  # [1, S, S, 3] each
             for name, function in converted.items():
-                answers[name] += pool.map(function, single_images)
-    arrays = {name: np.concatenate(rows) for name, rows in answers.items()}
-    return np.concatenate(expected), arrays, np.concatenate(labels)
+                output_rows[name] += pool.map(function, single_images)
+    converted_outputs = {
+        name: np.concatenate(rows) for name, rows in output_rows.items()
+    }
+    return np.concatenate(expected), converted_outputs, np.concatenate(labels)
 
 
 def accuracy(
@@ -72,11 +74,11 @@ def differences(
     expected: npt.NDArray[np.float32],
     classifies: bool,
 ) -> dict[str, float]:
-    """How far outputs [examples, K] are from those of the float model.
+    """Returns the differences of outputs [examples, K] from the float model.
 
     Args:
-      output: of the converted model.
-      expected: of the float model.
+      output: the output of the converted model.
+      expected: the output of the float model.
       classifies: whether both are probabilities; else they are representations
         of unit length.
 
@@ -91,13 +93,13 @@ def differences(
         "mean_difference": float(distance.mean()),
     }
     if classifies:
-        agrees = output.argmax(axis=1) == expected.argmax(axis=1)
-        return results | {"agreement": float(agrees.mean())}
+        same_class = output.argmax(axis=1) == expected.argmax(axis=1)
+        return results | {"agreement": float(same_class.mean())}
     return results | {"least_cosine": float((output * expected).sum(1).min())}
 
 
 def milliseconds(function: formats.Function, image_size: int) -> float:
-    """Median time of one image, in milliseconds."""
+    """Returns the median time of one image, in milliseconds."""
     image = np.full([1, image_size, image_size, 3], 128, np.uint8)
     runs = _WARM_UP_RUNS + _TIMED_RUNS
     seconds = timeit.repeat(lambda: function(image), repeat=runs, number=1)
@@ -105,7 +107,9 @@ def milliseconds(function: formats.Function, image_size: int) -> float:
 
 
 def conversion_table(results: dict[str, object]) -> str:
-    """A row per model of what `convert` returns, the original first.
+    """Returns a table of the results of `convert`, with a row per model.
+
+    The first row is the model that was converted.
 
     Example:
       >>> from supcon_tf import conversion
@@ -118,13 +122,13 @@ def conversion_table(results: dict[str, object]) -> str:
     """
     models = {"float model": results["float_model"], **results["models"]}
     columns = [["", *models]]
-    for name, (title, form) in _COLUMNS.items():
+    for name, (title, spec) in _COLUMNS.items():
         values = [model.get(name) for model in models.values()]
         if name == "bytes":
             values = [value and value / 1e6 for value in values]
         if any(value is not None for value in values):
             texts = [
-                "-" if value is None else f"{value:{form}}" for value in values
+                "-" if value is None else f"{value:{spec}}" for value in values
             ]
             columns.append([title, *texts])
     return text_table.text_table(zip(*columns, strict=True))

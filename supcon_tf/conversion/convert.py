@@ -86,29 +86,31 @@ def _write_converted(
         formats.import_onnx()
         for package in ("tf2onnx", "onnx", "onnxruntime"):
             versions[package] = importlib.metadata.version(package)
-    test, size = run.source("test"), run.settings.image_size
+    test_source, image_size = run.source("test"), run.settings.image_size
     name = run.choose_classifier(settings.classifier)
     classifier = None if name == "none" else run.classifier(name)
-    model = formats.ImageModel(run.encoder, size, classifier)
-    console.print_header(test, size)
+    model = formats.ImageModel(run.encoder, image_size, classifier)
+    console.print_header(test_source, image_size)
     console.print_line("encoder", checkpoint)
     console.print_line("classifier", name)
 
-    contents = _contents(settings, model, run)
+    contents = _convert_all(settings, model, run)
     results = {
-        "dataset": test.name,
-        "test_images": test.num_examples,
+        "dataset": test_source.name,
+        "test_images": test_source.num_examples,
         "encoder": checkpoint,
         "classifier": name,
         "made_of": run.made_of(name),
         "settings": dataclasses.asdict(settings),
         "versions": versions,
         "preprocessing": _PREPROCESSING,
-        **_measure(settings, model, contents, test, run.has_unseen_classes),
+        **_measure_files(
+            settings, model, contents, test_source, run.has_unseen_classes
+        ),
     }
     with files.make_atomically(directory, settings.overwrite) as partial:
-        for form, content in contents.items():
-            (partial / _FILES[form]).write_bytes(content)
+        for file_format, content in contents.items():
+            (partial / _FILES[file_format]).write_bytes(content)
         if classifier is not None:
             lines = "".join(f"{name}\n" for name in run.class_names)
             (partial / "class_names.txt").write_bytes(lines.encode())
@@ -117,20 +119,20 @@ def _write_converted(
     return results
 
 
-def _contents(
+def _convert_all(
     settings: config.ConvertSettings, model: formats.ImageModel, run: runs.Run
 ) -> dict[str, bytes]:
-    """The content of each file, by its format."""
+    """Converts the model to each format; returns the content of each file."""
     calibration_images = None
     if "tflite_int8" in settings.formats:
-        train = run.source("train")
+        train_source = run.source("train")
         positions = subsets.draw_evenly(
-            subsets.labels_of(train),
+            subsets.labels_of(train_source),
             settings.calibration_images,
             settings.seed,
         )
         examples = data.make_examples(
-            train,
+            train_source,
             len(positions),
             image_size=model.image_size,
             positions=positions,
@@ -138,24 +140,26 @@ def _contents(
         images, _ = examples.get_single_element()
         calibration_images = images.numpy()  # [n, S, S, 3]
     contents = {}
-    for form in settings.formats:
-        if form == "onnx":
+    for file_format in settings.formats:
+        if file_format == "onnx":
             content = formats.to_onnx(model)
-        elif form == "torchvision":
+        elif file_format == "torchvision":
             content = formats.to_torchvision(model)
         else:
-            precision = form.removeprefix("tflite_")
+            precision = file_format.removeprefix("tflite_")
             content = formats.to_tflite(model, precision, calibration_images)
-        console.print_line("made", f"{_FILES[form]} ({len(content):,} B)")
-        contents[form] = content
+        console.print_line(
+            "made", f"{_FILES[file_format]} ({len(content):,} B)"
+        )
+        contents[file_format] = content
     return contents
 
 
-def _measure(
+def _measure_files(
     settings: config.ConvertSettings,
     model: formats.ImageModel,
     contents: dict[str, bytes],
-    test: data.Source,
+    test_source: data.Source,
     has_unseen_classes: bool,
 ) -> dict[str, object]:
     """Measures the float model and each converted file.
@@ -163,33 +167,33 @@ def _measure(
     There are no accuracies where the model knows no class of the test images.
     """
     float_model, size = model.function(), model.image_size
-    makers = {
+    loaders = {
         "onnx": formats.onnx_function,
         "torchvision": lambda content: formats.torchvision_function(
             content, model
         ),
     }
     runtimes = {
-        form: makers.get(form, formats.tflite_function)(content)
-        for form, content in contents.items()
+        file_format: loaders.get(file_format, formats.tflite_function)(content)
+        for file_format, content in contents.items()
     }
     expected, outputs, labels = comparison.outputs(
         lambda images: float_model(images)[model.output].numpy(),
         runtimes,
-        data.make_examples(test, settings.batch_size, image_size=size),
+        data.make_examples(test_source, settings.batch_size, image_size=size),
     )
     classifies = model.classifier is not None
     has_accuracy = classifies and not has_unseen_classes
     accuracy = comparison.accuracy if has_accuracy else lambda *_: {}
     models = {
-        form: {
-            "file": _FILES[form],
-            "bytes": len(contents[form]),
-            "sha256": hashlib.sha256(contents[form]).hexdigest(),
+        file_format: {
+            "file": _FILES[file_format],
+            "bytes": len(contents[file_format]),
+            "sha256": hashlib.sha256(contents[file_format]).hexdigest(),
             "input": {
                 "name": "images",
                 "shape": ["N", size, size, 3],
-                "dtype": "uint8" if form == "tflite_int8" else "float32",
+                "dtype": "uint8" if file_format == "tflite_int8" else "float32",
                 "range": [0, 255],
             },
             "output": {
@@ -199,8 +203,10 @@ def _measure(
             },
             **accuracy(output, labels),
             **comparison.differences(output, expected, classifies),
-            "milliseconds": comparison.milliseconds(runtimes[form], size),
+            "milliseconds": comparison.milliseconds(
+                runtimes[file_format], size
+            ),
         }
-        for form, output in outputs.items()
+        for file_format, output in outputs.items()
     }
     return {"float_model": accuracy(expected, labels), "models": models}

@@ -1,7 +1,7 @@
 """Checkpoints of other projects: how they name the weights of a ResNet.
 
-Each of the `places` of a ResNet has a kernel, and the gamma, beta, mean and
-variance of its batch norm, in this order.
+At each `Position` a ResNet has five weights: the kernel of a convolution, and
+the gamma, beta, mean and variance of its batch norm, in this order.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from supcon_tf import exceptions, models
-from supcon_tf.conversion.places import STEM, TORCH_BN, Place
+from supcon_tf.conversion.convolutions import STEM, TORCH_BN, Position
 from supcon_tf.disk import files
 
 _BN = ("gamma", "beta", "moving_mean", "moving_variance")
 _SHORTCUTS = {"supcontrast": "shortcut", "torchvision": "downsample"}
 _LEAST_TORCH = (2, 6)
-# What a training leaves beside the weights, by the formats' own names.
-# Counters have no shape.
+# State of the optimizer beside the weights, by the formats' own names. Counters
+# have no shape.
 _STATES = re.compile(r".*/(Momentum\w*|LARS\w*|ExponentialMovingAverage)")
 # From google-research/supcon and google-research/simclr/tf2.
 _GOOGLE = re.compile(
@@ -41,12 +41,13 @@ _SIMCLR = re.compile(
 
 
 @dataclasses.dataclass
-class Foreign:
-    """The weights of a checkpoint, by what they are.
+class ForeignWeights:
+    """The weights of a checkpoint, and the layers that they belong to.
 
     Attributes:
-      arrays: by their names in the file; kernels as TensorFlow has them.
-      places: names of the five weights of each place.
+      arrays: weights by their names in the file; kernels have TensorFlow's
+        order of axes.
+      layer_names: names of the five weights at each position.
       head: kernel and bias of the layers of a projection head; no bias is "".
       classifier: kernel and bias, or ().
       architecture: as `Encoder` names it.
@@ -55,7 +56,7 @@ class Foreign:
     """
 
     arrays: dict[str, np.ndarray]
-    places: dict[Place, list[str]]
+    layer_names: dict[Position, list[str]]
     head: list[tuple[str, str]]
     classifier: tuple[str, ...]
     architecture: str = ""
@@ -63,7 +64,7 @@ class Foreign:
     width: float = 1.0
 
     def __post_init__(self):
-        used = [name for names in self.places.values() for name in names]
+        used = [name for names in self.layer_names.values() for name in names]
         used += [name for names in self.head for name in names if name]
         used += self.classifier
         unused = sorted(self.arrays.keys() - set(used))
@@ -73,50 +74,54 @@ class Foreign:
             "and its classifier; `drop` leaves out what it names",
             f"{len(unused)} more: {', '.join(unused[:5])}",
         )
-        blocks = {(g, b) for g, b, _ in self.places if g >= 0}
-        counts = tuple(sum(g == group for g, _ in blocks) for group in range(4))
-        bottleneck = any(part == 2 for _, _, part in self.places)
+        blocks = {
+            (group, block) for group, block, _ in self.layer_names if group >= 0
+        }
+        groups = [group for group, _ in blocks]
+        counts = tuple(map(groups.count, range(4)))  # blocks of each group
+        bottleneck = any(part == 2 for _, _, part in self.layer_names)
         depths = [
             depth
             for depth, group_sizes in models.resnet.BLOCKS_PER_GROUP.items()
             if group_sizes == counts and (depth >= 50) == bottleneck
         ]
         exceptions.require(
-            bool(depths) and STEM in self.places,
+            bool(depths) and STEM in self.layer_names,
             "`checkpoint` must be of a ResNet v1 of a known depth",
             f"{counts} blocks of {3 if bottleneck else 2} convolutions",
         )
         self.architecture = f"resnet{depths[0]}"
-        kernel = self.arrays[self.places[STEM][0]]
+        kernel = self.arrays[self.layer_names[STEM][0]]
         self.stem = "imagenet" if kernel.shape[0] == 7 else "cifar"
         self.width = kernel.shape[-1] / 64
 
 
-def read(path: str, form: str) -> dict[str, np.ndarray]:
-    """The arrays of a checkpoint, by name.
+def read(path: str, file_format: str) -> dict[str, np.ndarray]:
+    """Returns the arrays of a checkpoint, by name.
 
     Args:
       path: its file, a prefix of TensorFlow's files, or a SavedModel.
-      form: "google_supcon", "simclr_tf2", "supcontrast" or "torchvision".
+      file_format: "google_supcon", "simclr_tf2", "supcontrast" or
+        "torchvision".
 
     Raises:
       ImportError: torch is needed and not installed.
       ValueError: it cannot be read.
     """
-    if form in _SHORTCUTS:
-        return _torch_arrays(path)
-    return _tensorflow_arrays(path)
+    if file_format in _SHORTCUTS:
+        return _read_torch(path)
+    return _read_tensorflow(path)
 
 
-def understand(
-    arrays: dict[str, np.ndarray], form: str, drop: tuple[str, ...] = ()
-) -> Foreign:
-    """What the arrays of a checkpoint are, by the names of its format.
+def identify(
+    arrays: dict[str, np.ndarray], file_format: str, drop: tuple[str, ...] = ()
+) -> ForeignWeights:
+    """Returns the layers of a checkpoint, by the names of its format.
 
     Arrays whose names begin with one of `drop` are left out.
 
     Raises:
-      ValueError: some are missing, or are none of such a model.
+      ValueError: arrays are missing, or belong to no such model.
     """
     for prefix in drop:
         exceptions.require(
@@ -131,15 +136,15 @@ def understand(
         and not name.startswith(drop)
         and not _STATES.fullmatch(name)
     }
-    if form in _SHORTCUTS:
-        return _parse_torch(arrays, _SHORTCUTS[form])
-    if form == "google_supcon":
+    if file_format in _SHORTCUTS:
+        return _parse_torch(arrays, _SHORTCUTS[file_format])
+    if file_format == "google_supcon":
         return _parse_google(arrays)
     return _parse_simclr(arrays)
 
 
-def _torch_arrays(path: str) -> dict[str, np.ndarray]:
-    """The state dict of a .pth file, unpickled by torch's safe reader."""
+def _read_torch(path: str) -> dict[str, np.ndarray]:
+    """Returns the state dict of a .pth file, read by torch's safe reader."""
     _check_archive(path)
     (torch,) = exceptions.import_extra("torch", "torch")
     # Before 2.6 a file could make its safe reader run code (CVE-2025-32434).
@@ -189,7 +194,9 @@ def _check_archive(path: str) -> None:
         )
 
 
-def _parse_torch(arrays: dict[str, np.ndarray], shortcut: str) -> Foreign:
+def _parse_torch(
+    arrays: dict[str, np.ndarray], shortcut: str
+) -> ForeignWeights:
     """Parses names of SupContrast or torchvision; kernels have torch's axes."""
     arrays = {
         name.removeprefix("module."): array.transpose(2, 3, 1, 0)
@@ -198,7 +205,7 @@ def _parse_torch(arrays: dict[str, np.ndarray], shortcut: str) -> Foreign:
         for name, array in arrays.items()
     }
     prefix = "encoder." if "encoder.conv1.weight" in arrays else ""
-    places = {}
+    layer_names = {}
     for name in arrays:
         match = re.fullmatch(
             re.escape(prefix) + r"(?:layer(\d)\.(\d+)\.)?"
@@ -212,29 +219,32 @@ def _parse_torch(arrays: dict[str, np.ndarray], shortcut: str) -> Foreign:
         norm = re.sub(r"conv(\d)$", r"bn\1", layer)
         if conv is None:
             norm = layer.removesuffix("0") + "1"
-        place = STEM
+        position = STEM
         if group is not None:
             part = -1 if conv is None else int(conv) - 1
-            place = int(group) - 1, int(block), part
-        places[place] = [name, *(f"{norm}.{weight}" for weight in TORCH_BN)]
+            position = int(group) - 1, int(block), part
+        layer_names[position] = [
+            name,
+            *(f"{norm}.{weight}" for weight in TORCH_BN),
+        ]
     head = [
         (name, name.removesuffix("weight") + "bias")
         for name in arrays
         if re.fullmatch(r"head\.(\d\.)?weight", name)
     ]
     classifier = ("fc.weight", "fc.bias") if "fc.weight" in arrays else ()
-    return _make_foreign(arrays, places, head, classifier)
+    return _make_weights(arrays, layer_names, head, classifier)
 
 
-def _tensorflow_arrays(path: str) -> dict[str, np.ndarray]:
-    """The variables of a checkpoint, by their names in the model."""
+def _read_tensorflow(path: str) -> dict[str, np.ndarray]:
+    """Returns the variables of a checkpoint, by their names in the model."""
     prefix = path
     if tf.saved_model.contains_saved_model(path):
         prefix = f"{path}/variables/variables"
     folder, name = os.path.split(prefix)
     try:
         prefix = os.path.join(files.literal(folder), name)
-        return _variables(tf.train.load_checkpoint(prefix))
+        return _read_variables(tf.train.load_checkpoint(prefix))
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
         raise exceptions.InvalidValue(
             "`checkpoint` must be a checkpoint of TensorFlow, got "
@@ -242,8 +252,8 @@ def _tensorflow_arrays(path: str) -> dict[str, np.ndarray]:
         ) from error
 
 
-def _variables(reader: object) -> dict[str, np.ndarray]:
-    """All variables that are no slots of an optimizer, by their names."""
+def _read_variables(reader: object) -> dict[str, np.ndarray]:
+    """Returns all variables but the slots of an optimizer, by their names."""
     names = {name: name for name in reader.get_variable_to_shape_map()}
     graph = names.pop("_CHECKPOINTABLE_OBJECT_GRAPH", None)
     if graph:  # keys are paths of objects, whose graph knows the names
@@ -266,9 +276,9 @@ def _variables(reader: object) -> dict[str, np.ndarray]:
     }
 
 
-def _parse_google(arrays: dict[str, np.ndarray]) -> Foreign:
+def _parse_google(arrays: dict[str, np.ndarray]) -> ForeignWeights:
     """Parses names of the paper's code, whose counters restart per block."""
-    matches = _matches(_GOOGLE, arrays)
+    matches = _match_names(_GOOGLE, arrays)
     variables = {
         name: (
             int(match[1] or -1),
@@ -287,7 +297,7 @@ def _parse_google(arrays: dict[str, np.ndarray]) -> Foreign:
     return _match_in_order(arrays, variables, block_classes, head, classifier)
 
 
-def _parse_simclr(arrays: dict[str, np.ndarray]) -> Foreign:
+def _parse_simclr(arrays: dict[str, np.ndarray]) -> ForeignWeights:
     """Parses names of SimCLR's tf2 model, whose counters never restart."""
     selective = [name for name in arrays if "sk_conv2d" in name]
     exceptions.require(
@@ -302,7 +312,7 @@ def _parse_simclr(arrays: dict[str, np.ndarray]) -> Foreign:
         for name, array in arrays.items()
         if not name.startswith("projection_head/")
     }
-    matches = _matches(_SIMCLR, arrays)
+    matches = _match_names(_SIMCLR, arrays)
     variables = {
         name: (
             int(match[1] or 0) - 1,
@@ -320,10 +330,10 @@ def _parse_simclr(arrays: dict[str, np.ndarray]) -> Foreign:
     return _match_in_order(arrays, variables, block_classes, [], classifier)
 
 
-def _matches(
+def _match_names(
     pattern: re.Pattern, names: Iterable[str]
 ) -> dict[str, re.Match[str]]:
-    """The names that a pattern matches whole, with their matches."""
+    """Returns the match of each name that a pattern matches whole."""
     matches = {name: pattern.fullmatch(name) for name in names}
     return {name: match for name, match in matches.items() if match}
 
@@ -334,8 +344,8 @@ def _match_in_order(
     block_classes: set[str],
     head: list[str],
     classifier: str,
-) -> Foreign:
-    """Matches variables to places by the order in which TensorFlow made them.
+) -> ForeignWeights:
+    """Matches variables to positions by the order of their creation.
 
     Args:
       arrays: all weights.
@@ -353,19 +363,25 @@ def _match_in_order(
         "shortcut of others has a convolution, which none here has",
         ", ".join(block_classes) or "no block",
     )
-    ordered = collections.defaultdict(list)  # places and names, by weight
+    ordered_names = collections.defaultdict(list)  # by weight
     for name, (*order, weight) in variables.items():
-        ordered[weight].append((order, name))
+        ordered_names[weight].append((order, name))
     columns = [
-        [name for _, name in sorted(ordered[weight])]
+        [name for _, name in sorted(ordered_names[weight])]
         for weight in ("kernel", *_BN)
     ]
-    blocks = sorted({(g, b) for g, b, _, _ in variables.values() if g >= 0})
-    places = list(_bottleneck_places(blocks))
+    blocks = sorted(
+        {
+            (group, block)
+            for group, block, _, _ in variables.values()
+            if group >= 0
+        }
+    )
+    positions = list(_bottleneck_positions(blocks))
     exceptions.require(
-        {len(places)} == set(map(len, columns)),
+        {len(positions)} == set(map(len, columns)),
         "`checkpoint` must have a convolution and a batch norm for each of the "
-        f"{len(places)} places of its blocks",
+        f"{len(positions)} places of its blocks",
         [len(column) for column in columns],
     )
     rows = map(list, zip(*columns, strict=True))
@@ -375,16 +391,16 @@ def _match_in_order(
         if f"{prefix}kernel" in arrays
     ]
     classifier_names = (f"{classifier}kernel", f"{classifier}bias")
-    return _make_foreign(
+    return _make_weights(
         arrays,
-        dict(zip(places, rows, strict=True)),
+        dict(zip(positions, rows, strict=True)),
         head_names,
         classifier_names if classifier_names[0] in arrays else (),
     )
 
 
-def _bottleneck_places(blocks: list[tuple[int, int]]) -> Iterator[Place]:
-    """The places of a ResNet of bottlenecks, the shortcut of a block first."""
+def _bottleneck_positions(blocks: list[tuple[int, int]]) -> Iterator[Position]:
+    """Yields the positions of a ResNet, the shortcut of a block first."""
     yield STEM
     counts = collections.Counter(group for group, _ in blocks)
     for group in sorted(counts):
@@ -393,14 +409,14 @@ def _bottleneck_places(blocks: list[tuple[int, int]]) -> Iterator[Place]:
                 yield group, block, part
 
 
-def _make_foreign(
+def _make_weights(
     arrays: dict[str, np.ndarray],
-    places: dict[Place, list[str]],
+    layer_names: dict[Position, list[str]],
     head: list[tuple[str, str]],
     classifier: tuple[str, ...],
-) -> Foreign:
-    """Makes a `Foreign`; raises ValueError where a weight is missing."""
-    required = [name for names in places.values() for name in names]
+) -> ForeignWeights:
+    """Returns the weights with their layers; raises ValueError if some miss."""
+    required = [name for names in layer_names.values() for name in names]
     required += classifier
     required += [kernel for kernel, _ in head]
     required += [bias for _, bias in head[:-1]]  # of hidden layers
@@ -411,4 +427,4 @@ def _make_foreign(
         f"none called {', '.join(missing[:5])}",
     )
     head = [(kernel, bias if bias in arrays else "") for kernel, bias in head]
-    return Foreign(arrays, places, head, classifier)
+    return ForeignWeights(arrays, layer_names, head, classifier)

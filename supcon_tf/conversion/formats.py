@@ -16,7 +16,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from supcon_tf import exceptions, models, pixels
-from supcon_tf.conversion import places
+from supcon_tf.conversion import convolutions
 
 # From images [N, S, S, 3] uint8 to probabilities or representations [N, K].
 Function = Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.float32]]
@@ -25,10 +25,10 @@ _PRECISIONS = ("float32", "float16", "int8")
 # From pooling on, all is float32, as in training: of an int8 softmax many
 # probabilities are 0, whose log-likelihood is infinite.
 _FLOAT_OPERATIONS = ["MEAN", "L2_NORMALIZATION", "FULLY_CONNECTED", "SOFTMAX"]
-# Of ONNX 1.12 (2022): what later runtimes run too.
+# The operations of ONNX 1.12 (2022), which later runtimes have too.
 _OPSET = 17
-# `silenced` holds it: a thread that entered while another thread is silenced
-# would restore that silence when it leaves.
+# `silenced` holds this lock: a thread that entered while another thread is
+# silenced would restore that silence when it leaves.
 _LOCK = threading.RLock()
 
 
@@ -66,19 +66,20 @@ class ImageModel:
     def function(
         self, dtype: tf.DType = tf.uint8
     ) -> tf.types.experimental.GenericFunction:
-        """The function of `images` [N, S, S, 3] of a type, N unknown."""
+        """Returns the function of `images` [N, S, S, 3] of a type, any N."""
         side = self.image_size
         spec = tf.TensorSpec([None, side, side, 3], dtype, "images")
-        return tf.function(self._answer, input_signature=[spec])
+        return tf.function(self._infer, input_signature=[spec])
 
-    def _answer(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _infer(self, images: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the output of the model for images, by its name."""
         with pixels.trusted():  # other runtimes have no such errors
-            answer = self.encoder(images, training=False)
+            output = self.encoder(images, training=False)  # [N, dim]
         if self.classifier is not None:
-            answer = tf.nn.softmax(self.classifier(answer))
+            output = tf.nn.softmax(self.classifier(output))  # [N, classes]
         elif not self.encoder.normalize:
-            answer = tf.math.l2_normalize(answer, axis=1)
-        return {self.output: answer}
+            output = tf.math.l2_normalize(output, axis=1)
+        return {self.output: output}
 
 
 def to_tflite(
@@ -86,14 +87,14 @@ def to_tflite(
     precision: str = "float32",
     calibration_images: npt.NDArray[np.uint8] | None = None,
 ) -> bytes:
-    """The .tflite file of a model, with the signature `serving_default`.
+    """Returns the .tflite file of a model; its signature is `serving_default`.
 
     The file takes `images` [N, S, S, 3], of any N after `resize_tensor_input`
-    and of N = 1 before: uint8 for int8, else float32 in 0..255. It puts out
-    what the model does, in float32.
+    and of N = 1 before: uint8 for int8, else float32 in 0..255. Its output is
+    that of the model, in float32.
 
     Args:
-      model: what is converted.
+      model: the model to convert.
       precision: "float32"; "float16", in which the weights are stored; or
         "int8", in which convolutions store and compute, while all that follows
         the last of them is float32.
@@ -147,6 +148,7 @@ def to_tflite(
 
 
 def _check_calibration(images: npt.NDArray[np.uint8] | None, side: int) -> None:
+    """Raises ValueError unless `images` are [n, side, side, 3] uint8."""
     images = np.empty(0) if images is None else images
     fits = images.dtype == np.uint8 and images.shape[1:] == (side, side, 3)
     exceptions.require(
@@ -157,7 +159,7 @@ def _check_calibration(images: npt.NDArray[np.uint8] | None, side: int) -> None:
 
 
 def tflite_function(content: bytes) -> Function:
-    """The function that TFLite's interpreter makes of `to_tflite`'s content.
+    """Returns the function that runs a file of `to_tflite` in TFLite.
 
     Returns:
       From images [N, S, S, 3] uint8 to [N, classes or dim] float32. Each thread
@@ -165,22 +167,22 @@ def tflite_function(content: bytes) -> Function:
     """
     local = threading.local()
 
-    def run(batch: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+    def infer(batch: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
         if not hasattr(local, "interpreter"):
             with silenced():
                 local.interpreter = tf.lite.Interpreter(model_content=content)
                 local.interpreter.allocate_tensors()
         interpreter = local.interpreter
         (images,) = interpreter.get_input_details()
-        (answer,) = interpreter.get_output_details()
+        (output,) = interpreter.get_output_details()
         if tuple(images["shape"]) != batch.shape:
             interpreter.resize_tensor_input(images["index"], batch.shape)
             interpreter.allocate_tensors()
         interpreter.set_tensor(images["index"], batch.astype(images["dtype"]))
         interpreter.invoke()
-        return interpreter.get_tensor(answer["index"])
+        return interpreter.get_tensor(output["index"])
 
-    return run
+    return infer
 
 
 def import_onnx() -> list[types.ModuleType]:
@@ -193,10 +195,10 @@ def import_onnx() -> list[types.ModuleType]:
 
 
 def to_onnx(model: ImageModel) -> bytes:
-    """The .onnx file of a model.
+    """Returns the .onnx file of a model.
 
-    The file takes `images` [N, S, S, 3] float32 in 0..255, any N, and puts out
-    what the model does, in float32.
+    The file takes `images` [N, S, S, 3] float32 in 0..255, any N. Its output is
+    that of the model, in float32.
 
     Example:
       >>> import numpy as np
@@ -214,24 +216,24 @@ def to_onnx(model: ImageModel) -> bytes:
     tf2onnx, _ = import_onnx()
     function = model.function(tf.float32)
     with silenced():
-        converted, _ = tf2onnx.convert.from_function(
+        onnx_model, _ = tf2onnx.convert.from_function(
             function,
             function.input_signature,
             opset=_OPSET,
             custom_op_handlers={"Erfc": (_replace_erfc, [])},
         )
-        _restore_constants(converted.graph, function.get_concrete_function())
-    for value in (*converted.graph.input, *converted.graph.output):
+        _restore_constants(onnx_model.graph, function.get_concrete_function())
+    for value in (*onnx_model.graph.input, *onnx_model.graph.output):
         value.type.tensor_type.shape.dim[0].dim_param = "N"
-    return converted.SerializeToString()
+    return onnx_model.SerializeToString()
 
 
 def _replace_erfc(graph: object, node: object, *_: object) -> None:
     """Replaces a node Erfc(x), of TensorFlow's GELU, by 1 - Erf(x) of ONNX."""
     erf = graph.make_node("Erf", node.input)
-    one = graph.make_const(f"{node.name}_one", np.ones((), np.float32))
+    unit = graph.make_const(f"{node.name}_one", np.ones((), np.float32))
     graph.remove_node(node.name)
-    operands = [one.output[0], erf.output[0]]
+    operands = [unit.output[0], erf.output[0]]
     graph.make_node("Sub", operands, outputs=node.output, name=node.name)
 
 
@@ -257,7 +259,7 @@ def _restore_constants(
 
 
 def onnx_function(content: bytes) -> Function:
-    """The function that ONNX Runtime makes of `to_onnx`'s content, on the CPU.
+    """Returns the function that runs a file of `to_onnx` on the CPU.
 
     Returns:
       From images [N, S, S, 3] uint8 to [N, classes or dim] float32, on the
@@ -287,7 +289,7 @@ def import_torch() -> list[types.ModuleType]:
 
 
 def to_torchvision(model: ImageModel) -> bytes:
-    """The .pth file of a model: a state dict of torchvision's ResNet.
+    """Returns the .pth file of a model: a state dict of torchvision's ResNet.
 
     The network takes pixels in 0..1, less the encoder's mean and divided by its
     deviation, and puts out what is pooled, or the logits of the classifier.
@@ -297,7 +299,7 @@ def to_torchvision(model: ImageModel) -> bytes:
       ValueError: torchvision has no such network.
     """
     torch, _ = import_torch()
-    state = places.torchvision_state(model.encoder, model.classifier)
+    state = convolutions.torchvision_state(model.encoder, model.classifier)
     buffer = io.BytesIO()
     tensors = {name: torch.tensor(array) for name, array in state.items()}
     torch.save(tensors, buffer)
@@ -305,11 +307,11 @@ def to_torchvision(model: ImageModel) -> bytes:
 
 
 def torchvision_function(content: bytes, model: ImageModel) -> Function:
-    """The function of torchvision's network with `to_torchvision`'s content.
+    """Returns the function that runs a file of `to_torchvision` in torch.
 
     Returns:
-      From images [N, S, S, 3] uint8 to what the model puts out, [N, classes or
-      dim] float32.
+      A function from images [N, S, S, 3] uint8 to the output of the model, [N,
+      classes or dim] float32.
 
     Raises:
       ImportError: the extra `torch` is not installed.
@@ -325,18 +327,18 @@ def torchvision_function(content: bytes, model: ImageModel) -> Function:
     network.load_state_dict(state)
     network.eval()
 
-    def run(batch: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
+    def infer(batch: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
         mean = np.float32(model.encoder.image_mean)
         std = np.float32(model.encoder.image_std)
         images = (batch / np.float32(255) - mean) / std
         images = images.transpose(0, 3, 1, 2)  # [N, 3, S, S]
         with torch.no_grad():
-            answer = network(torch.tensor(images))
+            output = network(torch.tensor(images))
         if model.classifier is not None:
-            return torch.softmax(answer, dim=1).numpy()
-        return torch.nn.functional.normalize(answer, dim=1).numpy()
+            return torch.softmax(output, dim=1).numpy()
+        return torch.nn.functional.normalize(output, dim=1).numpy()
 
-    return run
+    return infer
 
 
 @contextlib.contextmanager
@@ -346,17 +348,17 @@ def silenced() -> Iterator[None]:
     Converters print what a user cannot use. Errors come as exceptions, whose
     text holds the converter's. Threads wait for each other.
     """
-    with _LOCK, open(os.devnull, "w") as nowhere:
+    with _LOCK, open(os.devnull, "w") as null_device:
         sys.stdout.flush()
         sys.stderr.flush()
-        copies = {number: os.dup(number) for number in (1, 2)}
+        saved_descriptors = {number: os.dup(number) for number in (1, 2)}
         try:
-            for number in copies:
-                os.dup2(nowhere.fileno(), number)
+            for number in saved_descriptors:
+                os.dup2(null_device.fileno(), number)
             yield
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
-            for number, copy in copies.items():
-                os.dup2(copy, number)
-                os.close(copy)
+            for number, saved in saved_descriptors.items():
+                os.dup2(saved, number)
+                os.close(saved)

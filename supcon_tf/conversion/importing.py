@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from supcon_tf import config, exceptions, run_files
-from supcon_tf.conversion import foreign, places
+from supcon_tf.conversion import convolutions, foreign
 from supcon_tf.keras_2 import keras
 from supcon_tf.settings import shared_fields
 from supcon_tf.training import stages
@@ -44,7 +44,7 @@ def import_weights(settings: config.ImportSettings) -> run_files.RunDirectory:
     run = run_files.RunDirectory(settings.run_dir)
     run.check_free(settings.overwrite)
     arrays = foreign.read(settings.checkpoint, settings.format)
-    weights = foreign.understand(arrays, settings.format, settings.drop)
+    weights = foreign.identify(arrays, settings.format, settings.drop)
     is_torch = settings.format in ("supcontrast", "torchvision")
     mean_and_std = _PIXELS.get(settings.format)
     if mean_and_std is None:
@@ -84,34 +84,37 @@ def import_weights(settings: config.ImportSettings) -> run_files.RunDirectory:
     return stages.pretrain(pretraining, load)
 
 
-def assign(found: foreign.Foreign, model: keras.Model) -> None:
-    """Puts the weights into a built model of stage 1.
+def assign(checkpoint: foreign.ForeignWeights, model: keras.Model) -> None:
+    """Assigns the weights of a checkpoint to a built model of stage 1.
 
     Raises:
-      ValueError: one is missing or left, or has another shape than the
-        model's.
+      ValueError: a weight is missing or left over, or its shape is not that of
+        the model.
     """
-    layers = places.places_of(model.encoder)
+    layers = convolutions.by_position(model.encoder)
+    different = layers.keys() ^ checkpoint.layer_names.keys()
     exceptions.require(
-        layers.keys() == found.places.keys(),
-        f"`checkpoint` must have the convolutions of {found.architecture}, by "
-        "group, block and part",
-        f"another set: {sorted(layers.keys() ^ found.places.keys())[:5]}",
+        not different,
+        f"`checkpoint` must have the convolutions of {checkpoint.architecture}"
+        ", by group, block and part",
+        f"another set: {sorted(different)[:5]}",
     )
-    pairs = []
-    for place, layer in layers.items():
-        weights = (*layer.conv.weights, *layer.bn.weights)
-        pairs += zip(found.places[place], weights, strict=True)
+    pairs = []  # the name of an array, and its variable
+    for position, layer in layers.items():
+        variables = (*layer.conv.weights, *layer.bn.weights)
+        pairs += zip(checkpoint.layer_names[position], variables, strict=True)
     head = getattr(model, "projection_head", None)
-    if head is not None and found.head:
+    if head is not None and checkpoint.head:
         dense = (*head.hidden, head.projection)
-        for names, layer in zip(found.head, dense, strict=True):
+        for names, layer in zip(checkpoint.head, dense, strict=True):
             pairs += zip(filter(None, names), layer.weights, strict=True)
-    if found.classifier:
-        pairs += zip(found.classifier, model.classifier.weights, strict=True)
+    if checkpoint.classifier:
+        pairs += zip(
+            checkpoint.classifier, model.classifier.weights, strict=True
+        )
     for name, variable in pairs:
-        array = found.arrays[name]
-        if name in found.classifier[:1] and array.shape != variable.shape:
+        array = checkpoint.arrays[name]
+        if name in checkpoint.classifier[:1] and array.shape != variable.shape:
             raise exceptions.InvalidValue(
                 f"`drop` must name the classifier {name} of {array.shape[-1]} "
                 f"classes, as the data have {variable.shape[-1]}"

@@ -2,8 +2,9 @@
 
 `load` or `from_arrays` makes a `Source`, one split of a labelled image set;
 `make_views` turns it into training batches, `make_examples` into evaluation
-batches; `views_of` makes views of any other dataset. `through_service` lets
-other processes make the views.
+batches; `views_of` makes views of any other dataset. A batch of `make_views`
+is finished: mixed, and made by a data service, where one is named.
+`through_service` gives other views to a service.
 """
 
 from supcon_tf import tracing
@@ -14,6 +15,7 @@ from supcon_tf.data.images import (
     decode_and_crop,
     decode_central_view,
     decode_image,
+    random_resized_crop_jpeg,
 )
 from supcon_tf.data.loading import has_validation, load
 from supcon_tf.data.pipeline import make_views, steps_per_epoch

@@ -7,8 +7,15 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from supcon_tf import exceptions, tracing
-from supcon_tf.augment import geometry, named, randomness
-from supcon_tf.data import epoch_steps, images, sampling, sources
+from supcon_tf.augment import geometry, mixing, named, randomness
+from supcon_tf.data import (
+    epoch_steps,
+    images,
+    mixed,
+    sampling,
+    service,
+    sources,
+)
 
 # Uses of a seed are folded in first, so that no two uses share their bits.
 _ORDER, _VIEW = 0, 1  # uses of the run's seed
@@ -63,13 +70,18 @@ def make_views(
     start_step: int = 0,
     images_per_class: int | None = None,
     shard: tuple[int, int] = (0, 1),
+    mix: mixing.MixUp | mixing.CutMix | None = None,
+    data_service: str | None = None,
+    job_name: str | None = None,
 ) -> tf.data.Dataset:
     """Makes the endless multiviewed batches of training.
 
     Each view is an independent random resized crop, flip and `augmentation` of
     its example. Every epoch is a fresh permutation cut into `steps_per_epoch`
     full batches. Order and views depend on (seed, epoch, position in the epoch,
-    view) alone, so that `start_step` enters the same sequence at any step.
+    view) alone, so that `start_step` enters the same sequence at any step. A
+    data service gives the views in another order. They are mixed behind it,
+    since mixing depends on the step.
 
     Args:
       source: the training split.
@@ -87,13 +99,23 @@ def make_views(
       start_step: step of the whole run whose batch comes first.
       images_per_class: as of `sampling.class_balanced`; None for any.
       shard: (index, count) of a worker, which reads its consecutive rows of
-        every global batch, or fills them from its own files.
+        every global batch, or fills them from its own files; from a data
+        service, as many rows of any batch.
+      mix: mixes the images of a batch, or of a worker's rows of it; the labels
+        become soft, [batch_size / count, classes] float32.
+      data_service: grpc://host:port of a data service, whose workers make the
+        views, as by `through_service`; None makes them in this process.
+      job_name: as of `through_service`; several workers need one.
 
     Example:
-      >>> from supcon_tf import data
-      >>> views = data.make_views(data.load("digits", "train"), 64)
+      >>> from supcon_tf import augment, data
+      >>> digits = data.load("digits", "train")
+      >>> views = data.make_views(digits, 64)
       >>> [part.shape for part in views.element_spec]
       [TensorShape([64, 2, 32, 32, 3]), TensorShape([64])]
+      >>> mixed = data.make_views(digits, 64, mix=augment.MixUp(num_classes=10))
+      >>> mixed.element_spec[1].shape
+      TensorShape([64, 10])
 
     Returns:
       An infinite dataset of (views [batch_size / count, num_views, S, S, C] of
@@ -105,21 +127,32 @@ def make_views(
     Raises:
       ValueError: an argument is out of range, the images have no common size
         and `image_size` is None, or `shard` does not divide the batch or is not
-        that of the source.
+        that of the source; images with weights are mixed; or as
+        `check_service`.
     """
+    mixed.check(source, mix)
     if images_per_class is not None:
         source = sampling.class_balanced(source, batch_size, images_per_class)
     size = resolve_image_size(source, image_size)
-    chunks = ordered(source, batch_size, seed, start_step, shard)
+    # The workers of a run share the whole batches of a data service.
+    made = shard if data_service is None else (0, 1)
+    chunks = ordered(source, batch_size, seed, start_step, made)
     read = _chunk_reader(source, num_views, seed, size, crop_area, crop_aspect)
     chunks = chunks.map(read, num_parallel_calls=tf.data.AUTOTUNE)
-    rows = batch_size // shard[1]
-    return endless(
-        chunks.rebatch(rows, drop_remainder=True).map(
+    batches = endless(
+        chunks.rebatch(batch_size // made[1], drop_remainder=True).map(
             augmenter(horizontal_flip, augmentation),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
     )
+    worker, workers = shard
+    if data_service is not None:
+        batches = service.rows_of_worker(
+            batches, data_service, job_name, batch_size // workers, workers
+        )
+    if mix is not None:
+        batches = mixed.by_step(batches, mix, seed, start_step, worker)
+    return batches
 
 
 def ordered(

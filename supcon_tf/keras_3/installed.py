@@ -14,7 +14,8 @@ import types
 from supcon_tf import exceptions
 
 
-def _find() -> types.ModuleType:
+def _import_keras_3() -> types.ModuleType:
+    """Returns the module `keras`, or raises what the module's head states."""
     version = importlib.metadata.version("keras")
     if version.startswith("2."):
         raise exceptions.MissingPackage(
@@ -28,4 +29,4 @@ def _find() -> types.ModuleType:
     return importlib.import_module("keras")
 
 
-keras = _find()
+keras = _import_keras_3()

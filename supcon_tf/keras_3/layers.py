@@ -11,7 +11,7 @@ from supcon_tf.keras_3.installed import keras
 
 # Layers that were made from a config, by their identity. Keras makes the loss
 # of a saved model after its layers, and does not tell the loss which they are.
-_NEWEST: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
+_NEWEST_LAYERS: weakref.WeakValueDictionary = weakref.WeakValueDictionary()
 
 
 @keras.saving.register_keras_serializable("supcon_tf")
@@ -67,12 +67,12 @@ class ClassCentres(keras.layers.Layer):
         identity = options.pop("identity")
         layer = cls(**options)
         layer._identity = identity
-        _NEWEST[identity] = layer
+        _NEWEST_LAYERS[identity] = layer
         return layer
 
 
-def of_model(config: object) -> ClassCentres | None:
-    """The newest layer of centres with the identity of a config, if any."""
+def find_centres(config: object) -> ClassCentres | None:
+    """Returns the newest layer with the identity in a config, or None."""
     options = config.get("config") if isinstance(config, dict) else None
     identity = options.get("identity") if isinstance(options, dict) else None
-    return _NEWEST.get(identity)
+    return _NEWEST_LAYERS.get(identity)

@@ -1,29 +1,29 @@
-"""Every loss and every diagnostic of ours, as a class of Keras 3."""
+"""The losses and diagnostics of `supcon_tf.losses`, as classes of Keras 3."""
 
 from __future__ import annotations
 
 from supcon_tf import losses
-from supcon_tf.keras_3 import made
+from supcon_tf.keras_3 import wrappers
 from supcon_tf.keras_3.installed import keras
 
-BalancedSupConLoss = made.loss(losses.BalancedSupConLoss)
-BinaryCrossEntropyLoss = made.loss(losses.BinaryCrossEntropyLoss)
-CrossEntropyLoss = made.loss(losses.CrossEntropyLoss)
-HierarchicalSupConLoss = made.loss(losses.HierarchicalSupConLoss)
-MaxMarginLoss = made.loss(losses.MaxMarginLoss)
-NPairsLoss = made.loss(losses.NPairsLoss)
-PaCoLoss = made.loss(losses.PaCoLoss)
-RankNContrastLoss = made.loss(losses.RankNContrastLoss)
-SimCLRLoss = made.loss(losses.SimCLRLoss)
-SupConLoss = made.loss(losses.SupConLoss)
-TripletLoss = made.loss(losses.TripletLoss)
+BalancedSupConLoss = wrappers.loss(losses.BalancedSupConLoss)
+BinaryCrossEntropyLoss = wrappers.loss(losses.BinaryCrossEntropyLoss)
+CrossEntropyLoss = wrappers.loss(losses.CrossEntropyLoss)
+HierarchicalSupConLoss = wrappers.loss(losses.HierarchicalSupConLoss)
+MaxMarginLoss = wrappers.loss(losses.MaxMarginLoss)
+NPairsLoss = wrappers.loss(losses.NPairsLoss)
+PaCoLoss = wrappers.loss(losses.PaCoLoss)
+RankNContrastLoss = wrappers.loss(losses.RankNContrastLoss)
+SimCLRLoss = wrappers.loss(losses.SimCLRLoss)
+SupConLoss = wrappers.loss(losses.SupConLoss)
+TripletLoss = wrappers.loss(losses.TripletLoss)
 
-Alignment = made.metric(losses.Alignment)
-AnchorsWithoutPositives = made.metric(losses.AnchorsWithoutPositives)
-ContrastiveAccuracy = made.metric(losses.ContrastiveAccuracy)
-MeanCosine = made.metric(losses.MeanCosine)
-PositivesPerAnchor = made.metric(losses.PositivesPerAnchor)
-Uniformity = made.metric(losses.Uniformity)
+Alignment = wrappers.metric(losses.Alignment)
+AnchorsWithoutPositives = wrappers.metric(losses.AnchorsWithoutPositives)
+ContrastiveAccuracy = wrappers.metric(losses.ContrastiveAccuracy)
+MeanCosine = wrappers.metric(losses.MeanCosine)
+PositivesPerAnchor = wrappers.metric(losses.PositivesPerAnchor)
+Uniformity = wrappers.metric(losses.Uniformity)
 
 
 def diagnostics(

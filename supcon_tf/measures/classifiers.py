@@ -24,9 +24,9 @@ _LEAST_SIMILARITY = np.nextafter(np.float32(-1), np.float32(0))
 
 
 def knn_predict(
-    queries: neighbors.Given,
-    bank: neighbors.Given,
-    bank_labels: neighbors.Given,
+    queries: neighbors.Matrix,
+    bank: neighbors.Matrix,
+    bank_labels: neighbors.Matrix,
     *,
     num_classes: int,
     k: int | None = None,
@@ -87,7 +87,7 @@ def knn_predict(
     )
 
 
-def default_neighbors(bank_labels: neighbors.Given) -> int:
+def default_neighbors(bank_labels: neighbors.Matrix) -> int:
     """The default k: min(200, examples of the smallest class), but at least 5.
 
     With k beyond the smallest class, that class is outvoted for want of
@@ -116,7 +116,7 @@ def default_neighbors(bank_labels: neighbors.Given) -> int:
 def vote(
     similarities: npt.NDArray[np.float32],
     indices: npt.NDArray[np.integer],
-    bank_labels: neighbors.Given,
+    bank_labels: neighbors.Matrix,
     *,
     num_classes: int,
     temperature: float = 0.07,
@@ -178,9 +178,9 @@ def vote(
 
 
 def prototype_predict(
-    queries: neighbors.Given,
-    bank: neighbors.Given,
-    bank_labels: neighbors.Given,
+    queries: neighbors.Matrix,
+    bank: neighbors.Matrix,
+    bank_labels: neighbors.Matrix,
     *,
     num_classes: int,
 ) -> npt.NDArray[np.float32]:
@@ -221,7 +221,7 @@ def prototype_predict(
 
 
 def prototype_similarities(
-    queries: neighbors.Given,
+    queries: neighbors.Matrix,
     prototypes: npt.NDArray[np.float32],
     present: npt.NDArray[np.bool_],
 ) -> npt.NDArray[np.float32]:
@@ -242,7 +242,7 @@ def prototype_similarities(
 
 
 def class_prototypes(
-    bank: neighbors.Given, bank_labels: neighbors.Given, *, num_classes: int
+    bank: neighbors.Matrix, bank_labels: neighbors.Matrix, *, num_classes: int
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
     """The mean representation of each class, for `prototype_predict`.
 

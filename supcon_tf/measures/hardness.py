@@ -37,11 +37,11 @@ def pair_gradients(
       ValueError: another formulation.
     """
     exceptions.require_one_of(("out", "in"), "formulation", formulation)
-    z = np.asarray(projections, np.float64)
-    labels = np.asarray(labels)
+    z = np.asarray(projections, np.float64)  # [rows, dim]
+    labels = np.asarray(labels)  # [rows]
     logits = z @ z.T / temperature  # [rows, rows]
     np.fill_diagonal(logits, -np.inf)  # a row is no contrast of itself
-    is_positive = labels[:, np.newaxis] == labels
+    is_positive = labels[:, np.newaxis] == labels  # [rows, rows]
     np.fill_diagonal(is_positive, False)
     # X_ij of the paper: 1 / |P(i)|, or a softmax over the positives.
     targets = is_positive / is_positive.sum(axis=1, keepdims=True)

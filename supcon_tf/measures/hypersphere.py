@@ -21,7 +21,9 @@ from supcon_tf.measures import metrics, neighbors
 _BLOCK = 1024  # rows: a block of pairs takes 4 MB
 
 
-def alignment(representations: neighbors.Given, labels: npt.ArrayLike) -> float:
+def alignment(
+    representations: neighbors.Matrix, labels: npt.ArrayLike
+) -> float:
     """Mean squared distance between examples of one class, in [0, 4].
 
       E_i E_{j != i, y_j = y_i} ||z_i - z_j||^2
@@ -66,7 +68,7 @@ def alignment(representations: neighbors.Given, labels: npt.ArrayLike) -> float:
     return float(total / examples)
 
 
-def uniformity(representations: neighbors.Given) -> float:
+def uniformity(representations: neighbors.Matrix) -> float:
     """Log of the mean Gaussian potential of pairs of examples, in [-8, 0].
 
       log E_{i != j} exp(-2 ||z_i - z_j||^2)

@@ -26,7 +26,8 @@ _Array = npt.ArrayLike
 # Float32 softmax rows sum to 1 within 1e-6, float16 rows within 1e-3; rows of
 # logits, given by mistake, miss 1 by far more.
 _SUM_TOLERANCE = 2e-3
-# Below it a float32 softmax has 0: where logits differ by more than 87.
+# A float32 softmax has no smaller number: it is 0 where logits differ by more
+# than 87.
 _LEAST_PROBABILITY = float(np.finfo(np.float32).tiny)
 
 
@@ -61,10 +62,10 @@ def check_labels(
     exceptions.require(
         array.dtype.kind in "iu", f"`{name}` must be integers", array.dtype
     )
-    outside = array[(array < 0) | (array >= num_classes)]
-    if outside.size:
+    invalid = array[(array < 0) | (array >= num_classes)]
+    if invalid.size:
         raise exceptions.InvalidValue(
-            f"`{name}` must lie in [0, {num_classes}), got {outside[0]}; drop "
+            f"`{name}` must lie in [0, {num_classes}), got {invalid[0]}; drop "
             "unlabelled examples first"
         )
     return array.astype(np.int64)
@@ -73,15 +74,15 @@ def check_labels(
 def check_predictions(
     probabilities: _Array, labels: _Array
 ) -> tuple[np.ndarray, npt.NDArray[np.int64]]:
-    """Checks both and returns arrays; probabilities keep their precision."""
+    """Checks probabilities and labels; returns arrays of their precision."""
     probabilities = _check_matrix("probabilities", probabilities)
     labels = check_labels(labels, *probabilities.shape)
-    sums = probabilities.sum(axis=1, dtype=np.float64)
-    worst = sums[np.argmax(np.abs(sums - 1))]
+    sums = probabilities.sum(axis=1, dtype=np.float64)  # [examples]
+    worst_sum = sums[np.argmax(np.abs(sums - 1))]
     exceptions.require(
-        abs(worst - 1) <= _SUM_TOLERANCE,  # False for a NaN
+        abs(worst_sum - 1) <= _SUM_TOLERANCE,  # False for a NaN
         "`probabilities` must sum to 1 in each row",
-        f"a sum of {worst}; apply softmax to logits first",
+        f"a sum of {worst_sum}; apply softmax to logits first",
     )
     exceptions.require(
         probabilities.min() >= 0,
@@ -197,8 +198,8 @@ def expected_calibration_error(
 
 
 def calibration_gap(bins: CalibrationBins) -> float:
-    """The expected calibration error of these bins."""
-    gaps = np.abs(bins.accuracy - bins.confidence)
+    """Returns the expected calibration error of bins."""
+    gaps = np.abs(bins.accuracy - bins.confidence)  # [num_bins]
     return float(np.average(gaps, weights=bins.count))
 
 
@@ -252,9 +253,9 @@ def brier_score(probabilities: _Array, labels: _Array) -> float:
 def squared_errors(
     probabilities: np.ndarray, labels: npt.NDArray[np.integer]
 ) -> npt.NDArray[np.float64]:
-    """The Brier score of each example."""
+    """Returns the Brier score of each example, [examples]."""
     errors = probabilities.astype(np.float64)
-    errors[np.arange(len(labels)), labels] -= 1
+    errors[np.arange(len(labels)), labels] -= 1  # [examples, num_classes]
     return np.sum(errors**2, axis=1)
 
 
@@ -327,6 +328,7 @@ def class_counts(
 def _check_classes(
     predicted: _Array, labels: _Array, num_classes: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Checks class ids; returns predicted classes and labels, [examples]."""
     exceptions.require(
         num_classes >= 1, "`num_classes` must be at least 1", num_classes
     )

@@ -141,31 +141,35 @@ def _check_scores(
 def average_precisions(
     scores: npt.NDArray[np.float64], truth: npt.NDArray[np.bool_]
 ) -> tuple[float, float] | None:
-    """Area and mean of 11 points for a label; None without an example of it.
+    """Returns both average precisions of a label; None without an example.
+
+    The first is the area under precision against recall, the second the mean of
+    11 points of VOC 2007.
 
     Examples of equal score enter the curve together, whatever their order.
     Letters in the shapes: N examples, S different scores.
     """
     if not truth.any():
         return None
-    order = np.argsort(-scores, kind="stable")
+    order = np.argsort(-scores, kind="stable")  # [N]
     is_last_of_score = np.append(np.diff(scores[order]) != 0, True)  # [N]
     hits = np.cumsum(truth[order])[is_last_of_score]  # [S]
-    precision = hits / (1 + np.flatnonzero(is_last_of_score))
-    recall = hits / hits[-1]
-    area = np.sum(np.diff(recall, prepend=0) * precision)
+    precision = hits / (1 + np.flatnonzero(is_last_of_score))  # [S]
+    recall = hits / hits[-1]  # [S]
+    average_precision = np.sum(np.diff(recall, prepend=0) * precision)
     # The highest precision at this recall or a higher one.
     envelope = np.maximum.accumulate(precision[::-1])[::-1]
     # 1e-9, lest rounding miss the first score that has the recall.
     first_scores = np.searchsorted(recall, _RECALL_LEVELS - 1e-9)  # [11]
-    return area, envelope[first_scores].mean()
+    return average_precision, envelope[first_scores].mean()
 
 
 def _calibration_error(
     scores: npt.NDArray[np.float64], truth: npt.NDArray[np.bool_], bins: int
 ) -> float:
+    """Returns the calibration error of scores and truth, [N] both."""
     edges = np.arange(1, bins) / bins
-    bin_ids = np.searchsorted(edges, scores, side="left")
+    bin_ids = np.searchsorted(edges, scores, side="left")  # [N]
     # Sums of score - truth per bin: count * (mean score - share of truth).
-    gaps = np.bincount(bin_ids, scores - truth, bins)
+    gaps = np.bincount(bin_ids, scores - truth, bins)  # [bins]
     return float(np.abs(gaps).sum() / len(scores))

@@ -37,7 +37,7 @@ import tensorflow as tf
 
 from supcon_tf import exceptions
 
-Given = npt.ArrayLike | tf.Tensor
+Matrix = npt.ArrayLike | tf.Tensor
 _Rows = npt.NDArray[np.number]
 _Float32s = npt.NDArray[np.float32]
 _Float64s = npt.NDArray[np.float64]
@@ -55,8 +55,8 @@ _PAIRS_AT_ONCE = 128  # compared again: few enough for a cache
 
 
 def nearest_neighbors(
-    queries: Given,
-    bank: Given,
+    queries: Matrix,
+    bank: Matrix,
     k: int,
     *,
     leave_one_out: bool = False,
@@ -117,47 +117,48 @@ def nearest_neighbors(
 
 
 def search(
-    chunk: _Rows, bank: _Rows, k: int, own_from: int | None = None
+    chunk: _Rows, bank: _Rows, k: int, first_own_row: int | None = None
 ) -> Neighbors:
-    """The neighbours of one chunk of queries, as `nearest_neighbors`.
+    """Returns the neighbours of one chunk of queries, as `nearest_neighbors`.
 
-    With `own_from`, query i is bank row `own_from` + i and no neighbour of
-    itself.
+    With `first_own_row`, query i is bank row `first_own_row` + i and no
+    neighbour of itself.
     """
     chunk = _to_float32(chunk)  # [Q, dim]
     excluded_rows, num_rows = np.full(len(chunk), -1), len(bank)
-    if own_from is not None:
-        excluded_rows = own_from + np.arange(len(chunk))
+    if first_own_row is not None:
+        excluded_rows = first_own_row + np.arange(len(chunk))
         num_rows -= 1
     num_candidates = min(k + _SPARE_CANDIDATES, num_rows)  # K
-    fast_cosines = functools.partial(_cosines, _normalize(chunk))
+    approximate_cosines = functools.partial(_cosines, _normalize(chunk))
     similarities, indices = _scan(  # [Q, K] each
-        fast_cosines, bank, num_candidates, excluded_rows
+        approximate_cosines, bank, num_candidates, excluded_rows
     )
-    # All candidates behind the k-th are as similar as it is: rows that are no
-    # candidates may be so too.
-    is_open = similarities[:, k - 1] - similarities[:, -1] <= _TOLERANCE
-    is_open &= num_candidates < num_rows
+    # A query is undecided where all candidates behind the k-th are as similar
+    # as it is: rows that are no candidates may be so too.
+    is_undecided = similarities[:, k - 1] - similarities[:, -1] <= _TOLERANCE
+    is_undecided &= num_candidates < num_rows
     queries, lengths = _to_integers(chunk)
     similarities, indices = _sort_exactly(
         queries, lengths, bank, similarities, indices
     )
     similarities, indices = similarities[:, :k], indices[:, :k]
-    if is_open.any():
-        queries, lengths = queries[is_open], lengths[is_open, None]
+    if is_undecided.any():
+        queries, lengths = queries[is_undecided], lengths[is_undecided, None]
 
         def exact_cosines(tile: _Float32s) -> _Float32s:
             rows, row_lengths = _to_integers(tile)
             products = tf.matmul(queries, rows, transpose_b=True).numpy()
+            # [Q, T]
             return (products / (lengths * row_lengths)).astype(np.float32)
 
-        similarities[is_open], indices[is_open] = _scan(
-            exact_cosines, bank, k, excluded_rows[is_open]
+        similarities[is_undecided], indices[is_undecided] = _scan(
+            exact_cosines, bank, k, excluded_rows[is_undecided]
         )
     return similarities, indices
 
 
-def check_inputs(queries: Given, bank: Given) -> tuple[_Rows, _Rows]:
+def check_inputs(queries: Matrix, bank: Matrix) -> tuple[_Rows, _Rows]:
     """Checks queries and bank; returns matrices of the same dimension."""
     queries, bank = check_matrix("queries", queries), check_matrix("bank", bank)
     exceptions.require(
@@ -171,7 +172,7 @@ def check_inputs(queries: Given, bank: Given) -> tuple[_Rows, _Rows]:
     return queries, bank
 
 
-def check_matrix(name: str, rows: Given) -> _Rows:
+def check_matrix(name: str, rows: Matrix) -> _Rows:
     """Checks that the rows are a finite matrix; an array is not copied."""
     rows = np.asarray(rows)
     exceptions.require(
@@ -194,7 +195,7 @@ def check_positive(**values: float) -> None:
         exceptions.require(value > 0, f"`{name}` must be positive", value)
 
 
-def unit_rows(name: str, rows: Given) -> _Float32s:
+def unit_rows(name: str, rows: Matrix) -> _Float32s:
     """The rows of a finite matrix, in float32 and at unit length."""
     rows = check_matrix(name, rows)
     unit = np.empty(rows.shape, np.float32)
@@ -217,8 +218,8 @@ class _Candidates:
         self._similarities = np.full(shape, -np.inf, np.float32)
         self._indices = np.zeros(shape, np.int32)
         self._counts = np.zeros(num_queries, np.int64)
-        # A candidate exceeds it: with k rows before, an equal later row is not
-        # among the k best.
+        # A candidate exceeds this similarity: with k rows before, an equal
+        # later row is not among the k best.
         self._threshold = np.full(num_queries, -np.inf, np.float32)  # [Q]
 
     def add(self, tile: _Float32s, start: int) -> None:
@@ -227,8 +228,9 @@ class _Candidates:
             # Most rows of the first tile need not be sorted either.
             kth = np.partition(tile, -self._k, axis=1)[:, -self._k]
             self._threshold = kth - _TOLERANCE
-        exceeding = np.flatnonzero(tile > self._threshold[:, None])
-        queries, columns = np.divmod(exceeding, tile.shape[1])
+        # `nonzero` of a matrix would take longer than of a flat array.
+        flat_indices = np.flatnonzero(tile > self._threshold[:, None])
+        queries, columns = np.divmod(flat_indices, tile.shape[1])
         counts = np.bincount(queries, minlength=len(self._counts))  # [Q]
         # New candidates of a query follow those that it has.
         first = np.cumsum(counts) - counts
@@ -241,14 +243,14 @@ class _Candidates:
 
     def keep_best(self) -> Neighbors:
         """Drops all but the k best; returns [Q, k] similarities and indices."""
-        k, used = self._k, self._counts.max()
-        candidates = self._similarities[:, :used]
-        order = np.argsort(-candidates, axis=1, kind="stable")[:, :k]
+        k, num_columns = self._k, self._counts.max()
+        candidates = self._similarities[:, :num_columns]
+        order = np.argsort(-candidates, axis=1, kind="stable")[:, :k]  # [Q, k]
         self._indices[:, :k] = np.take_along_axis(self._indices, order, axis=1)
         self._similarities[:, :k] = np.take_along_axis(
             candidates, order, axis=1
         )
-        self._similarities[:, k:used] = -np.inf
+        self._similarities[:, k:num_columns] = -np.inf
         self._counts[:] = k
         self._threshold = self._similarities[:, k - 1].copy()
         return self._similarities[:, :k], self._indices[:, :k]
@@ -260,7 +262,7 @@ def _scan(
     k: int,
     excluded_rows: npt.NDArray[np.integer],
 ) -> Neighbors:
-    """The k best bank rows by `cosines`, from a tile [T, dim] to [Q, T].
+    """Returns the k best bank rows by `cosines`, of tiles [T, dim] to [Q, T].
 
     `excluded_rows` [Q] is a row for each query, -1 for none.
     """
@@ -294,7 +296,7 @@ def _sort_exactly(
         )
         products = np.einsum("pd,pd->p", queries[query], rows)  # [P]
         similarities[query, rank] = products / (lengths[query] * row_lengths)
-    order = np.lexsort([indices, -similarities], axis=1)
+    order = np.lexsort([indices, -similarities], axis=1)  # [Q, K]
     return tuple(
         np.take_along_axis(array, order, axis=1)
         for array in (similarities, indices)
@@ -315,7 +317,7 @@ def _to_integers(rows: _Float32s) -> tuple[_Float64s, _Float64s]:
 
 
 def _to_float32(rows: _Rows) -> _Float32s:
-    """Rows in float32, not copied if they are float32."""
+    """Returns rows in float32, not copied if they are float32."""
     return rows.astype(np.float32, copy=False)
 
 
@@ -332,5 +334,5 @@ def _normalize(rows: tf.Tensor) -> tf.Tensor:
 
 @tf.function(input_signature=[_MATRIX, _MATRIX])
 def _cosines(chunk: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """[Q, T] cosines of unit-length queries and bank rows of any length."""
+    """Returns cosines [Q, T] of unit-length queries and rows of any length."""
     return tf.matmul(chunk, _normalize(rows), transpose_b=True)

@@ -72,9 +72,9 @@ class Predictions(NamedTuple):
         )
 
     @classmethod
-    def join(cls, found: Sequence[Predictions]) -> Predictions:
+    def join(cls, parts: Sequence[Predictions]) -> Predictions:
         """Joins the predictions of the parts of a split, at least one part."""
-        return cls(*map(np.concatenate, zip(*found, strict=True)))
+        return cls(*map(np.concatenate, zip(*parts, strict=True)))
 
     def top_k(self, k: int) -> float:
         """Share of the examples whose label is among the k most probable."""
@@ -107,7 +107,7 @@ def predict_in_parts(
     num_classes: int,
     classify: Callable[[slice], Mapping[str, npt.ArrayLike]],
 ) -> dict[str, Predictions]:
-    """The predictions of several classifiers, by name.
+    """Returns the predictions of several classifiers, by name.
 
     Args:
       labels: [N] integers in [0, num_classes), N >= 1.
@@ -125,7 +125,7 @@ def predict_in_parts(
       >>> predictions["mine"].predicted.tolist()
       [3, 1, 2]
     """
-    by_part = [
+    predictions_by_part = [
         {
             name: Predictions.of(probabilities, labels[part])
             for name, probabilities in classify(part).items()
@@ -133,15 +133,17 @@ def predict_in_parts(
         for part in parts(len(labels), num_classes)
     ]
     return {
-        name: Predictions.join([by_name[name] for by_name in by_part])
-        for name in by_part[0]
+        name: Predictions.join(
+            [predictions[name] for predictions in predictions_by_part]
+        )
+        for name in predictions_by_part[0]
     }
 
 
 def knn_predictions(
-    queries: neighbors.Given,
+    queries: neighbors.Matrix,
     labels: npt.NDArray[np.integer],
-    bank: neighbors.Given,
+    bank: neighbors.Matrix,
     bank_labels: npt.NDArray[np.integer],
     *,
     num_classes: int,
@@ -220,7 +222,7 @@ def classification_summary(
 
 
 def summarize(
-    found: Predictions, num_classes: int, num_bins: int = 15
+    predictions: Predictions, num_classes: int, num_bins: int = 15
 ) -> dict[str, object]:
     """`classification_summary` of predictions.
 
@@ -230,22 +232,22 @@ def summarize(
       >>> measures.summarize(answers, num_classes=2)["per_class_recall"]
       [1.0, 0.0]
     """
-    labels, predicted = found.labels, found.predicted
+    labels, predicted = predictions.labels, predictions.predicted
     return {
-        "top_1": found.top_k(1),
-        "top_5": found.top_k(5),
-        "ece": found.calibration_error(num_bins),
-        "nll": metrics.mean_surprise(found.likelihood),
-        "brier": float(np.mean(found.brier)),
+        "top_1": predictions.top_k(1),
+        "top_5": predictions.top_k(5),
+        "ece": predictions.calibration_error(num_bins),
+        "nll": metrics.mean_surprise(predictions.likelihood),
+        "brier": float(np.mean(predictions.brier)),
         **_f1_and_mcc(predicted, labels, num_classes),
-        **(_of_two_classes(found) if num_classes == 2 else {}),
+        **(_rarer_class_precision(predictions) if num_classes == 2 else {}),
         "per_class_recall": metrics.per_class_recall(
             predicted, labels, num_classes
         ),
         **confusions(predicted, labels, num_classes),
         "calibration_bins": {
             name: values.tolist()
-            for name, values in found.bins(num_bins)._asdict().items()
+            for name, values in predictions.bins(num_bins)._asdict().items()
         },
     }
 
@@ -273,9 +275,9 @@ def confusions(
         matrix = metrics.confusion_matrix(predicted, labels, num_classes)
         return {"confusion_matrix": matrix.tolist()}
     predicted, labels = np.asarray(predicted), np.asarray(labels)
-    is_wrong = predicted != labels
+    is_confused = predicted != labels
     pairs, counts = np.unique(  # [pairs, 2] and [pairs]
-        np.stack([labels[is_wrong], predicted[is_wrong]], axis=1),
+        np.stack([labels[is_confused], predicted[is_confused]], axis=1),
         axis=0,
         return_counts=True,
     )
@@ -293,7 +295,7 @@ def _f1_and_mcc(
     labels: npt.NDArray[np.integer],
     num_classes: int,
 ) -> dict[str, float]:
-    """`macro_f1` and `mcc`, from the counts of each class."""
+    """Returns `macro_f1` and `mcc`, from the counts of each class."""
     hits, label_counts, predicted_counts = metrics.class_counts(
         predicted, labels, num_classes
     )
@@ -311,10 +313,14 @@ def _f1_and_mcc(
     }
 
 
-def _of_two_classes(found: Predictions) -> dict[str, float]:
-    """`average_precision` of the class with fewer examples."""
-    rarer = np.bincount(found.labels, minlength=2).argmin()
-    confidence = found.confidence.astype(np.float64)
-    scores = np.where(found.predicted == rarer, confidence, 1 - confidence)
-    precisions = multi_label.average_precisions(scores, found.labels == rarer)
+def _rarer_class_precision(predictions: Predictions) -> dict[str, float]:
+    """Returns the `average_precision` of the class with fewer examples."""
+    rarer = np.bincount(predictions.labels, minlength=2).argmin()
+    confidence = predictions.confidence.astype(np.float64)
+    scores = np.where(
+        predictions.predicted == rarer, confidence, 1 - confidence
+    )
+    precisions = multi_label.average_precisions(
+        scores, predictions.labels == rarer
+    )
     return {"average_precision": float(precisions[0])} if precisions else {}

@@ -23,7 +23,7 @@ from supcon_tf.measures import metrics, neighbors
 
 
 def retrieval_summary(
-    representations: neighbors.Given,
+    representations: neighbors.Matrix,
     labels: npt.ArrayLike,
     ks: Sequence[int] = (1, 5, 10),
     *,
@@ -69,12 +69,12 @@ def retrieval_summary(
     depth = min(max(*ks, num_relevant.max()), len(bank) - 1)  # K
     ranks = np.arange(1, depth + 1)
 
-    hits = np.zeros(len(ks))
+    hits = np.zeros(len(ks))  # queries with a hit, for each k
     average_precision = 0.0  # summed over queries
     for first in range(0, len(bank), query_chunk):
         part = slice(first, first + query_chunk)
         _, nearest = neighbors.search(bank[part], bank, depth, first)  # [Q, K]
-        is_of_class = classes[nearest] == classes[part, None]
+        is_of_class = classes[nearest] == classes[part, None]  # [Q, K]
         hits += [is_of_class[:, :k].any(axis=1).sum() for k in ks]
         # AP@R of each query, 0 without other examples of its class.
         is_relevant = is_of_class & (ranks <= num_relevant[part, None])

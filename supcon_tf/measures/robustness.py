@@ -142,6 +142,7 @@ def missing_errors(errors: Errors, reference: Errors) -> list[str]:
 
 
 def _check_not_empty(errors: Errors) -> None:
+    """Raises ValueError for no corruption, or for one without severities."""
     exceptions.require(
         errors and all(errors.values()), "`errors` must not be empty", errors
     )

@@ -93,7 +93,7 @@ def plot_sweep(results: dict[str, object]) -> figure.Figure:
 
 
 def _panels(fig: figure.Figure, count: int, label: str) -> list[axes.Axes]:
-    """`count` panels with one vertical axis."""
+    """Draws `count` empty panels with one vertical axis, and returns them."""
     columns = count if count <= _ROW_PANELS else math.ceil(math.sqrt(count))
     rows = math.ceil(count / columns)
     fig.set_size_inches(1.5 + 4 * columns, 0.6 + 3.2 * rows)
@@ -111,7 +111,7 @@ def _panels(fig: figure.Figure, count: int, label: str) -> list[axes.Axes]:
 def _points_by_setting(
     name: str, groups: Sequence[table.Group], metric: str
 ) -> tuple[list[dict[str, object]], list[_Point]]:
-    """An axis of one setting, and the points by its values alone."""
+    """Returns the axis of one setting, and the points by its values alone."""
     points = []
     for group in groups:
         if numbers := group.numbers(metric):
@@ -146,21 +146,21 @@ def _is_numeric(axis: dict[str, object]) -> bool:
     )
 
 
-def _caption(results: dict[str, object], measured: int) -> str:
-    """How many cells are drawn, and over which repetitions means are taken."""
+def _caption(results: dict[str, object], num_drawn: int) -> str:
+    """Returns a caption: the number of cells, and the repetitions of means."""
     cells = results["cells"]
     failed = sum(cell["status"] == "failed" for cell in cells)
-    total = "" if measured == len(cells) else f" of {len(cells)}"
-    text = f"{measured}{total} cells"
+    total_text = "" if num_drawn == len(cells) else f" of {len(cells)}"
+    text = f"{num_drawn}{total_text} cells"
     if failed:
         text += f", {failed} failed"
-    repeats = [
+    repetitions = [
         f"{len(axis['values'])} {axis['name']}s"
         for axis in results["axes"]
         if axis["is_repetition"] and len(axis["values"]) > 1
     ]
-    if repeats and len(repeats) < len(results["axes"]):
-        text += f"; means over {' and '.join(repeats)}"
+    if repetitions and len(repetitions) < len(results["axes"]):
+        text += f"; means over {' and '.join(repetitions)}"
     return text
 
 
@@ -169,16 +169,16 @@ def _text(value: object) -> str:
 
 
 def _axis_texts(axis: dict[str, object]) -> tuple[str, list[str]]:
-    """Name and values of an axis; tied settings that vary get a line each."""
+    """Returns the texts of an axis, with a line for each tied setting."""
     texts = [_text(value) for value in axis["values"]]
     names = axis["name"].split(":")
     if len(names) == 1:
         return axis["name"], texts
-    settings = [*zip(names, *(text.split(":") for text in texts), strict=True)]
+    columns = [*zip(names, *(text.split(":") for text in texts), strict=True)]
     varying = [
-        (name, *values) for name, *values in settings if len({*values}) > 1
+        (name, *values) for name, *values in columns if len({*values}) > 1
     ]
-    name, *values = map("\n".join, zip(*(varying or settings), strict=True))
+    name, *values = map("\n".join, zip(*(varying or columns), strict=True))
     return name.replace("\n", ", "), values
 
 
@@ -188,7 +188,7 @@ def _draw_boxes(
     points: Sequence[_Point],
     colors: Sequence[str],
 ) -> None:
-    """A box per value over all others; points, if few, with their ranges."""
+    """Draws a box per value over all others, and few points with ranges."""
     for position, value in enumerate(axis["values"]):
         repetitions = [
             numbers
@@ -235,16 +235,16 @@ def _draw_lines(
     line_axis: dict[str, object] | None,
     points: Sequence[_Point],
 ) -> None:
-    """Means over all other settings against a number, one line per name."""
+    """Draws means over all other settings against a number, a line per name."""
     for index, name in enumerate(line_axis["values"] if line_axis else [None]):
-        numbers_at = collections.defaultdict(list)  # by value of the axis
+        numbers_by_value = collections.defaultdict(list)
         for values, numbers in points:
             if line_axis is None or values[line_axis["name"]] == name:
-                numbers_at[values[axis["name"]]] += numbers
-        if not numbers_at:
+                numbers_by_value[values[axis["name"]]] += numbers
+        if not numbers_by_value:
             continue
-        positions = sorted(numbers_at)
-        groups = [numbers_at[position] for position in positions]
+        positions = sorted(numbers_by_value)
+        groups = [numbers_by_value[position] for position in positions]
         color = palette.COLORS[index % len(palette.COLORS)]
         means = [*map(statistics.fmean, groups)]
         label = _text(name) if line_axis else None

@@ -1,4 +1,4 @@
-"""The cells of a sweep, and what sweep.json says of them."""
+"""The cells of a sweep, and their description in sweep.json."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from supcon_tf import config, exceptions, removed_flags, run_files, settings
 from supcon_tf.disk import files
 from supcon_tf.host import trust
 
-_LONGEST = 40  # characters of a value in a name
+_LONGEST_VALUE = 40  # characters of a value in a name
 _LONGEST_NAME = 200  # file systems take 255
 # Functions of users that a cell does not have.
 _UNNAMED = {"architecture": None, "dataset": None}
@@ -42,7 +42,7 @@ TOOLS = {
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """How far a cell is.
+    """The state of a cell.
 
     Attributes:
       status: pending, running, finished or failed.
@@ -59,7 +59,7 @@ class State:
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One combination of values, and what is run for it.
+    """One combination of values, with the settings of its commands.
 
     Attributes:
       name: "name=value,name=value", unique, fit for a file system.
@@ -99,7 +99,7 @@ class Cell:
 
     @property
     def log(self) -> pathlib.Path:
-        """What the commands print, one after another."""
+        """The file that the commands print into, one after another."""
         return self.directory / "log.txt"
 
     @property
@@ -108,10 +108,10 @@ class Cell:
         return (self.training, self.linear)[: 1 + bool(self.linear)]
 
     def state(self) -> State:
-        """How far the cell is; one that has results is finished."""
-        path = self.directory / "state.json"
-        with files.readable(path):
-            state = State(**files.read_json(path, {}))
+        """Returns the state of the cell; one that has results is finished."""
+        state_file = self.directory / "state.json"
+        with files.readable(state_file):
+            state = State(**files.read_json(state_file, {}))
         if self.results():
             return State("finished", state.seconds)
         if state.status == "finished":  # to be evaluated again
@@ -119,7 +119,7 @@ class Cell:
         return state
 
     def write_state(self, state: State) -> None:
-        """Writes how far the cell is."""
+        """Writes the state of the cell."""
         values = dataclasses.asdict(state)
         files.write_json(self.directory / "state.json", values)
 
@@ -127,10 +127,12 @@ class Cell:
         """Raises ValueError where the cell was begun with other settings."""
         for part in self.trainings:
             path = self._flagfile(part)
-            before = part
+            recorded = part
             if path.exists():
-                before = settings.from_flagfile(type(part), path, recorded=True)
-            if changes := settings.changes(before, part):
+                recorded = settings.from_flagfile(
+                    type(part), path, recorded=True
+                )
+            if changes := settings.changes(recorded, part):
                 raise exceptions.InvalidValue(
                     f"--run_dir must hold cells of the same settings, got "
                     f"{', '.join(changes)} for {self.name}; choose another "
@@ -138,7 +140,7 @@ class Cell:
                 )
 
     def record(self) -> None:
-        """Writes which trainings are asked for."""
+        """Writes the settings of the trainings, for later sweeps to compare."""
         self.directory.mkdir(parents=True, exist_ok=True)
         for part in self.trainings:
             text = settings.to_flagfile(part)
@@ -148,17 +150,17 @@ class Cell:
         return self.directory / f"{TOOLS[type(part)].key}.flags"
 
     def results(self) -> dict[str, object]:
-        """The evaluation of the cell, which lies in its run.
+        """Returns the evaluation of the cell, which lies in its run.
 
-        {} where there is none yet, or one that was made by other settings.
+        It is {} before an evaluation, or after one with other settings.
         """
         run = run_files.RunDirectory(self.run_dir)
         results = run.evaluation_owner(self.linear_stage).evaluation()
-        made_by = removed_flags.without(results.get("settings", {}))
-        return results if made_by == settings.to_texts(self.evaluation) else {}
+        recorded = removed_flags.without(results.get("settings", {}))
+        return results if recorded == settings.to_texts(self.evaluation) else {}
 
     def metrics(self) -> dict[str, float]:
-        """The finite numbers of the results, by their path; none before them.
+        """Returns the finite numbers of the results, by their path.
 
         The numbers of the classifier that the method ends with have a second
         path, "method.".
@@ -174,7 +176,7 @@ class Cell:
 
 
 def list_cells(sweep: config.GridSettings) -> list[Cell]:
-    """Every cell of a sweep, the last axis varying fastest.
+    """Returns every cell of a sweep; the last axis varies fastest.
 
     Example:
       >>> from supcon_tf import config, sweeps
@@ -197,13 +199,13 @@ def list_cells(sweep: config.GridSettings) -> list[Cell]:
     linear = None
     if isinstance(sweep, config.SweepSettings):
         # Without random views stage 2 takes seconds.
-        plain = {"crop_area": (), "horizontal_flip": False}
+        changes = {"crop_area": (), "horizontal_flip": False}
         linear = _from_flagfile(
-            sweep, "linear_flagfile", config.LinearSettings, plain
+            sweep, "linear_flagfile", config.LinearSettings, changes
         )
-    plain = {"sample_images": 0, "plotted_images": 0}
+    changes = {"sample_images": 0, "plotted_images": 0}
     evaluation = _from_flagfile(
-        sweep, "evaluate_flagfile", config.EvaluateSettings, plain
+        sweep, "evaluate_flagfile", config.EvaluateSettings, changes
     )
     cells, names = [], {}  # names by what a cell writes
     for rows in itertools.product(*(axis.rows for axis in axes)):
@@ -232,15 +234,15 @@ def _from_flagfile(
     sweep: config.GridSettings,
     flag: str,
     settings_class: type[settings.SettingsType],
-    plain: Mapping[str, object],
+    changes: Mapping[str, object],
 ) -> settings.SettingsType:
-    """The settings of a later part that do not vary.
+    """Returns the settings of a later part that do not vary.
 
     Args:
       sweep: the settings of the sweep.
-      flag: of the sweep, that names their flagfile.
-      settings_class: of the part.
-      plain: what differs from the defaults where there is no flagfile.
+      flag: the flag of the sweep that names their flagfile.
+      settings_class: the class of the settings.
+      changes: the values that replace defaults where there is no flagfile.
 
     Raises:
       ValueError: the flagfile says where data have moved, or it names code and
@@ -248,21 +250,21 @@ def _from_flagfile(
     """
     path, run_dir = getattr(sweep, flag), f"--run_dir={sweep.run_dir}"
     if path is None:
-        return settings_class(sweep.run_dir, **plain)
-    later = settings.from_flagfile(settings_class, path, run_dir)
-    named = vars(later) | _UNNAMED  # which the sweep names
-    trust.check_command(named, [f"--flagfile={path}"])
+        return settings_class(sweep.run_dir, **changes)
+    part_settings = settings.from_flagfile(settings_class, path, run_dir)
+    named_code = vars(part_settings) | _UNNAMED  # which the sweep names
+    trust.check_command(named_code, [f"--flagfile={path}"])
     for name in ("data_dir", "train_file", "test_file"):
-        value = getattr(later, name, None)
+        value = getattr(part_settings, name, None)
         rule = f"--{flag} must be without --{name}, which is that of the sweep"
         exceptions.require(value is None, rule, value)
-    return later
+    return part_settings
 
 
 def describe(
     sweep: config.GridSettings, cells: list[Cell]
 ) -> dict[str, object]:
-    """What sweep.json holds; read by the table and the figure.
+    """Returns the content of sweep.json, which table and figure read.
 
     Returns:
       `metric`, `boxes` and `published`, as in the settings; `axes`, a list of
@@ -303,7 +305,7 @@ def describe(
 
 
 def _flatten(tree: dict[str, object], prefix: str = "") -> dict[str, float]:
-    """The finite numbers in nested dicts, by dotted path; lists are not."""
+    """Returns the finite numbers in nested dicts, not lists, by dotted path."""
     numbers = {}
     for name, value in tree.items():
         if isinstance(value, dict):
@@ -320,7 +322,7 @@ def _cell(
     linear: config.LinearSettings | None,
     evaluation: config.EvaluateSettings,
 ) -> Cell:
-    """The settings of one combination; raises ValueError."""
+    """Returns the cell of one combination; raises ValueError."""
     stage_1_values, stage_2_values = {}, {}
     for setting, value in values.items():
         if setting.startswith(config.LINEAR):
@@ -333,8 +335,10 @@ def _cell(
     base = settings.shared_fields(sweep, settings_class)
     base |= {"run_dir": run_dir, "overwrite": False, "resume": True}
     training = settings_class(**base | stage_1_values)
-    # The sweep names the modules of its runs, for all that its cells do.
-    there = {"run_dir": run_dir} | _UNNAMED | trust.repeated(vars(training))
+    # The sweep names the modules that the runs of its cells may import.
+    run_settings = (
+        {"run_dir": run_dir} | _UNNAMED | trust.repeated(vars(training))
+    )
     if linear is not None:
         # The name of a stage has fewer characters to choose from.
         parts, allowed = [linear.name], "A-Za-z0-9_-"
@@ -343,7 +347,9 @@ def _cell(
             parts.append(f"{setting}-{_plain_text(text, allowed)}")
         stage_name = _plain_text("-".join(parts), allowed, _LONGEST_NAME)
         changes = {"name": stage_name, "resume": True}
-        linear = dataclasses.replace(linear, **stage_2_values | changes | there)
+        linear = dataclasses.replace(
+            linear, **stage_2_values | changes | run_settings
+        )
         evaluation = dataclasses.replace(evaluation, linear_stage=linear.name)
     return Cell(
         name=name,
@@ -351,12 +357,12 @@ def _cell(
         values=labels,
         training=training,
         linear=linear,
-        evaluation=dataclasses.replace(evaluation, **there),
+        evaluation=dataclasses.replace(evaluation, **run_settings),
     )
 
 
 def _file_name(values: dict[str, object]) -> str:
-    """Settings and values as the name of a directory."""
+    """Returns settings and values as the name of a directory."""
     allowed = "A-Za-z0-9._+-"
     parts = (
         f"{name}={_plain_text(config.axis_text(value), allowed)}"
@@ -365,8 +371,8 @@ def _file_name(values: dict[str, object]) -> str:
     return _plain_text(",".join(parts), f"=,{allowed}", _LONGEST_NAME)
 
 
-def _plain_text(text: str, allowed: str, longest: int = _LONGEST) -> str:
-    """A text for the name of a file; a digest tells odd ones apart."""
-    plain = re.sub(f"[^{allowed}]", "-", text)[:longest]
+def _plain_text(text: str, allowed: str, length: int = _LONGEST_VALUE) -> str:
+    """Returns a text for the name of a file; a digest tells odd ones apart."""
+    plain = re.sub(f"[^{allowed}]", "-", text)[:length]
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     return plain if plain == text else f"{plain}-{digest}"

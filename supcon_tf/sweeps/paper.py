@@ -11,7 +11,8 @@ from supcon_tf.settings import from_flagfile
 from supcon_tf.sweeps import run as sweep_run
 from supcon_tf.training import runs
 
-_TOY = {
+# Settings of a cell that takes seconds.
+_TOY_SETTINGS = {
     "dataset": "digits",
     "data_dir": None,
     "width": 0.05,
@@ -41,23 +42,23 @@ def reproduce(settings: config.ReproduceSettings) -> dict[str, object]:
       the working directory must be the root of a checkout
     """
     results = sweep_run.run_sweep(table_of_paper(settings))
-    finished = [
+    finished_cells = [
         cell for cell in results["cells"] if cell["status"] == "finished"
     ]
-    if finished and settings.table in ("hardness", "long"):
+    if finished_cells and settings.table in ("hardness", "long"):
         seeds = settings.seeds
         prefix = f"seed={seeds[0]}," if len(seeds) == 1 else ""
-        opened = {
+        opened_runs = {
             cell["name"].removeprefix(prefix): runs.open_run(cell["run_dir"])
-            for cell in finished
+            for cell in finished_cells
         }
         path = pathlib.Path(settings.run_dir, settings.table)
         if settings.table == "hardness":
-            fig = evaluation.plot_gradients(opened)
+            fig = evaluation.plot_gradients(opened_runs)
         else:
             curves = {
                 name: evaluation.accuracy_curve(run)
-                for name, run in opened.items()
+                for name, run in opened_runs.items()
             }
             files.write_json(path.with_suffix(".json"), curves)
             fig = evaluation.plot_curves(curves)
@@ -93,7 +94,7 @@ def table_of_paper(settings: config.ReproduceSettings) -> config.SweepSettings:
     flagfile = folder / f"{settings.table}.flags"
     exceptions.require(
         flagfile.exists(),
-        f"--table must be one of {_names(folder)} with "
+        f"--table must be one of {_preset_names(folder)} with "
         f"--scale={settings.scale}",
         settings.table,
     )
@@ -103,9 +104,10 @@ def table_of_paper(settings: config.ReproduceSettings) -> config.SweepSettings:
         flags.append(f"--data_dir={data_dir}")
     sweep = from_flagfile(config.SweepSettings, flagfile, *flags)
     seeds = "seed=" + ",".join(map(str, settings.seeds))
-    toy = _TOY if is_toy else {}
-    return dataclasses.replace(sweep, sweep=(seeds, *sweep.sweep), **toy)
+    changes = _TOY_SETTINGS if is_toy else {}
+    return dataclasses.replace(sweep, sweep=(seeds, *sweep.sweep), **changes)
 
 
-def _names(folder: pathlib.Path) -> str:
+def _preset_names(folder: pathlib.Path) -> str:
+    """Returns the names of the presets in a folder, joined by commas."""
     return ", ".join(sorted(path.stem for path in folder.glob("*.flags")))

@@ -30,19 +30,19 @@ def run_cell(
 ) -> grid.State:
     """Runs the commands of a cell, their output appended to its log.
 
-    A process that works on its run by now, as one of a sweep that was killed
-    until it is saved, is waited for.
+    It first waits for a process that still works on the run, as the process of
+    a killed sweep does until it has saved.
 
     Args:
-      cell: the cell to run, whose directory is there.
+      cell: the cell to run, whose directory exists.
       notice: once it has come, the command that runs is to save and to end.
       has_company: whether other cells run at the same time.
       cores: numbers of the cores that it may use; None for all.
 
     Returns:
-      How far the cell is by then.
+      The state of the cell after the commands.
     """
-    seconds, began = cell.state().seconds, time.monotonic()
+    seconds, start_time = cell.state().seconds, time.monotonic()
     cell.write_state(grid.State("running", seconds))
     wait_for_others(cell, notice)
     for part in (*cell.trainings, cell.evaluation):
@@ -55,7 +55,7 @@ def run_cell(
                     process.wait()
         if process.returncode or notice.came:
             break
-    seconds += time.monotonic() - began
+    seconds += time.monotonic() - start_time
     if cell.results():
         return grid.State("finished", seconds)
     if notice.came:
@@ -68,8 +68,11 @@ def wait_for_others(cell: grid.Cell, notice: preemption.Notice) -> None:
     """Waits until no process works on the run, or the notice has come."""
     while not notice.came:
         with contextlib.suppress(exceptions.InvalidValue):
-            for path in (cell.run_dir, f"{cell.run_dir}/{cell.linear_stage}"):
-                locks.check_all(path)
+            for directory in (
+                cell.run_dir,
+                f"{cell.run_dir}/{cell.linear_stage}",
+            ):
+                locks.check_all(directory)
             break
         time.sleep(_SECONDS_PER_LOOK)
 
@@ -83,9 +86,9 @@ def start(
     """Starts a command of a cell."""
     tool = grid.TOOLS[type(part)]
     # TensorFlow would take all memory of a GPU at once.
-    growth = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"} if has_company else {}
+    gpu_options = {"TF_FORCE_GPU_ALLOW_GROWTH": "true"} if has_company else {}
     folders = [str(_PACKAGE_PARENT), os.environ.get("PYTHONPATH", "")]
-    path = os.pathsep.join(folders).rstrip(os.pathsep)
+    python_path = os.pathsep.join(folders).rstrip(os.pathsep)
     with cell.log.open("a") as log:
         print(f"=== {tool.title}", file=log, flush=True)
         process = subprocess.Popen(
@@ -97,7 +100,7 @@ def start(
             stdin=subprocess.PIPE,  # closed when we end: then it ends too
             stdout=log,
             stderr=subprocess.STDOUT,
-            env={**growth, **os.environ, "PYTHONPATH": path},
+            env={**gpu_options, **os.environ, "PYTHONPATH": python_path},
             # Ctrl-C is for the sweep, which then asks the command to save.
             start_new_session=True,
         )
@@ -110,7 +113,7 @@ def start(
 
 
 def _error(cell: grid.Cell, status: int) -> str:
-    """What log and exit status tell of a failure."""
+    """Returns the reason of a failure: the signal, or the log's last line."""
     if status < 0:
         name = signal.Signals(-status).name
         hint = ", as when memory runs out" if name == "SIGKILL" else ""
@@ -120,14 +123,17 @@ def _error(cell: grid.Cell, status: int) -> str:
 
 
 def shares(count: int) -> list[set[int] | None]:
-    """The cores of each of `count` processes at a time; None for all.
+    """Returns the cores of each of `count` processes; None for all cores.
 
-    Each has cores of its own where there are enough and no GPU: several
+    Each process has cores of its own where there are enough and no GPU: several
     TensorFlows with a thread per core wait for one another.
     """
     is_linux = hasattr(os, "sched_getaffinity")
     usable = sorted(os.sched_getaffinity(0)) if is_linux else []
-    size = len(usable) // max(count, 1)
-    if count < 2 or not size or tf.config.list_physical_devices("GPU"):
+    cores_each = len(usable) // max(count, 1)
+    if count < 2 or not cores_each or tf.config.list_physical_devices("GPU"):
         return [None] * count
-    return [set(usable[i * size : (i + 1) * size]) for i in range(count)]
+    return [
+        set(usable[index * cores_each : (index + 1) * cores_each])
+        for index in range(count)
+    ]

@@ -1,4 +1,4 @@
-"""The whole sweep: its cells are run, recorded and shown."""
+"""A whole sweep: this module runs, records and shows its cells."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from concurrent import futures
 
 from supcon_tf import config, exceptions, run_files
 from supcon_tf.disk import files, locks, outputs
-from supcon_tf.evaluation import corruptions
+from supcon_tf.robustness import corruptions
 from supcon_tf.sweeps import figure, grid, processes, table
 from supcon_tf.training import preemption
 
@@ -57,7 +57,7 @@ def run_sweep(sweep: config.GridSettings) -> dict[str, object]:
     if cells[0].evaluation.corruptions == "generated":
         corruptions.check_library()  # hours before it is needed
     with locks.held(sweep.run_dir, "sweep"):
-        _open(sweep, cells)
+        _prepare(sweep, cells)
         _Sweep(sweep, cells).run()
     results = grid.describe(sweep, cells)
     names = dict.fromkeys(
@@ -71,10 +71,12 @@ def run_sweep(sweep: config.GridSettings) -> dict[str, object]:
     return results
 
 
-def _open(sweep: config.GridSettings, cells: list[grid.Cell]) -> None:
-    """Makes run_dir ready, checked before anything is written."""
+def _prepare(sweep: config.GridSettings, cells: list[grid.Cell]) -> None:
+    """Checks run_dir and the cells, then writes what the sweep begins with."""
     root = pathlib.Path(sweep.run_dir)
-    names = {x.name for x in root.iterdir() if not locks.is_lock(x.name)}
+    names = {
+        path.name for path in root.iterdir() if not locks.is_lock(path.name)
+    }
     exceptions.require(
         not names or "sweep.json" in names,
         "--run_dir must be empty or hold a sweep",
@@ -108,32 +110,36 @@ class _Sweep:
 
     def run(self) -> None:
         """Runs the cells that are not finished; raises Preempted."""
-        runs = {}
+        cells_by_run = {}
         for cell in self.cells:
             if cell.state().status != "finished":
-                runs.setdefault(cell.run_dir, []).append(cell)
+                cells_by_run.setdefault(cell.run_dir, []).append(cell)
         count = len(self.cells)
-        finished = count - sum(map(len, runs.values()))
-        print(f"sweep        {count} cells, {finished} finished", flush=True)
+        num_finished = count - sum(map(len, cells_by_run.values()))
+        print(
+            f"sweep        {count} cells, {num_finished} finished", flush=True
+        )
         self._write()
-        shares = processes.shares(min(self.settings.parallel, len(runs)))
+        core_sets = processes.shares(
+            min(self.settings.parallel, len(cells_by_run))
+        )
 
-        def run_on_a_share(cells: list[grid.Cell]) -> None:
-            cores = shares.pop()
+        def run_on_core_set(cells: list[grid.Cell]) -> None:
+            cores = core_sets.pop()
             try:
                 self._run_cells(cells, notice, cores)
             except Exception:
                 notice.came = True  # the other cells are saved
                 raise
             finally:
-                shares.append(cores)
+                core_sets.append(cores)
 
         with (
             preemption.Notice() as notice,
-            futures.ThreadPoolExecutor(max(len(shares), 1)) as pool,
+            futures.ThreadPoolExecutor(max(len(core_sets), 1)) as pool,
         ):
             # Raises what one of them has raised.
-            list(pool.map(run_on_a_share, runs.values()))
+            list(pool.map(run_on_core_set, cells_by_run.values()))
         if notice.came:
             print("stopped      the same command, without --overwrite, goes on")
             raise preemption.Preempted
@@ -145,24 +151,24 @@ class _Sweep:
         cores: set[int] | None,
     ) -> None:
         """Runs the cells of one run, one after another."""
-        failed, has_company = None, self.settings.parallel > 1
+        failed_cell, has_company = None, self.settings.parallel > 1
         for cell in cells:
             if notice.came:
                 break
-            if failed:
-                error = f"stage 1 is that of {failed.name}, which failed"
+            if failed_cell:
+                error = f"stage 1 is that of {failed_cell.name}, which failed"
                 seconds = cell.state().seconds
                 state = grid.State("failed", seconds, grid.STAGE_1, error)
             else:
                 print(f"cell         {cell.name}, log {cell.log}", flush=True)
                 state = processes.run_cell(cell, notice, has_company, cores)
-                failed = cell if state.part == grid.STAGE_1 else None
+                failed_cell = cell if state.part == grid.STAGE_1 else None
             cell.write_state(state)
-            self._tell(cell, state)
+            self._print_outcome(cell, state)
             self._write()
 
-    def _tell(self, cell: grid.Cell, state: grid.State) -> None:
-        """Prints how a cell has ended."""
+    def _print_outcome(self, cell: grid.Cell, state: grid.State) -> None:
+        """Prints the outcome of a cell: its metric and time, or its error."""
         metric, outcome = self.settings.metric, state.error or "not finished"
         if state.status == "finished":
             number = table.number_text(cell.metrics().get(metric))

@@ -10,7 +10,7 @@ from scipy import stats
 from supcon_tf import config, scores
 from supcon_tf.display import text_table
 
-# The table shows them too, where a cell has them.
+# The table shows these metrics too, where a cell has them.
 _OTHER_METRICS = ("linear.top_1", "linear.ece", "pretrained.top_1", "knn.top_1")
 
 
@@ -22,20 +22,22 @@ class Group:
     cells: list[dict[str, object]]  # of sweep.json
 
     def numbers(self, metric: str) -> list[float]:
-        """The metric of the cells that have it."""
+        """Returns the metric of each cell that has it."""
         return [*self._by_repetition(metric).values()]
 
     def differences(self, metric: str, first: Group) -> list[float]:
-        """The metric less that of `first`, of the repetitions of both."""
-        numbers, baseline = (
+        """Returns the metric minus that of `first`, by common repetition."""
+        numbers, first_numbers = (
             group._by_repetition(metric) for group in (self, first)
         )
         return [
-            numbers[key] - baseline[key] for key in numbers if key in baseline
+            numbers[key] - first_numbers[key]
+            for key in numbers
+            if key in first_numbers
         ]
 
     def _by_repetition(self, metric: str) -> dict[tuple[object, ...], float]:
-        """The metric by the values of seeds and draws."""
+        """Returns the metric by the values of seeds and draws."""
         numbers = {}
         for cell in self.cells:
             items = cell["values"].items()
@@ -46,7 +48,7 @@ class Group:
 
 
 def sweep_table(results: dict[str, object]) -> str:
-    """A sweep as Markdown: settings, metrics, time; then failed cells.
+    """Returns a sweep as Markdown: settings, metrics, time; failed cells.
 
     A row per combination in the order of the grid. Over repetitions, seeds and
     draws, it gives mean and standard deviation, and the mean difference of
@@ -69,35 +71,35 @@ def sweep_table(results: dict[str, object]) -> str:
       | 0.1         |   **0.7500** | pending |
       | 1.0         |       0.5000 | pending |
     """
-    axes = _axes(results)
-    repeats = len(axes) < len(results["axes"])
+    axis_names = _axis_names(results)
+    has_repetitions = len(axis_names) < len(results["axes"])
     groups, metric = group(results), results["metric"]
     metrics = [metric] + [
-        other
-        for other in _OTHER_METRICS
-        if other != metric and any(row.numbers(other) for row in groups)
+        name
+        for name in _OTHER_METRICS
+        if name != metric and any(row.numbers(name) for row in groups)
     ]
     best = _best(groups, metric)
     labels = [scores.find(metric).label for metric in metrics]
-    compares = repeats and len(groups) > 1
-    if compares:
+    has_differences = has_repetitions and len(groups) > 1
+    if has_differences:
         labels.insert(1, "to the first")
     published = results.get("published")
-    titles = ["published"] * bool(published) + ["runs"] * repeats
-    rows = [[*axes, *titles, *labels, "time"]]
+    titles = ["published"] * bool(published) + ["runs"] * has_repetitions
+    rows = [[*axis_names, *titles, *labels, "time"]]
     for index, row in enumerate(groups):
-        cells = [config.axis_text(row.values[axis]) for axis in axes]
+        texts = [config.axis_text(row.values[axis]) for axis in axis_names]
         if published:
-            cells.append(f"{published[index] or '-'}")
-        if repeats:
-            cells.append(_runs(row))
+            texts.append(f"{published[index] or '-'}")
+        if has_repetitions:
+            texts.append(_runs(row))
         numbers = [_number(row, metric) for metric in metrics]
         if row is best:
             numbers[0] = f"**{numbers[0]}**"
-        if compares:
+        if has_differences:
             numbers.insert(1, _difference(row.differences(metric, groups[0])))
-        rows.append([*cells, *numbers, _time(row)])
-    lines = _markdown(rows, left=len(axes))
+        rows.append([*texts, *numbers, _time(row)])
+    lines = _markdown(rows, left=len(axis_names))
     failures = [
         f"- {cell['name']}, {cell['part'] or 'at its start'}: "
         f"{cell['error']}; {cell['log']}"
@@ -110,51 +112,53 @@ def sweep_table(results: dict[str, object]) -> str:
 
 
 def group(results: dict[str, object]) -> list[Group]:
-    """The cells of sweep.json; those that differ in seeds alone are a group."""
-    axes = _axes(results)
+    """Returns groups of cells, each of cells that differ in seeds alone."""
+    axis_names = _axis_names(results)
     groups: dict[tuple[object, ...], Group] = {}
     for cell in results["cells"]:
-        values = {axis: cell["values"][axis] for axis in axes}
+        values = {axis: cell["values"][axis] for axis in axis_names}
         key = tuple(values.values())
         groups.setdefault(key, Group(values, [])).cells.append(cell)
     return list(groups.values())
 
 
-def _axes(results: dict[str, object]) -> list[str]:
-    """The names of the axes that are no repetitions."""
+def _axis_names(results: dict[str, object]) -> list[str]:
+    """Returns the names of the axes that are no repetitions."""
     return [
         axis["name"] for axis in results["axes"] if not axis["is_repetition"]
     ]
 
 
 def number_text(number: float | None) -> str:
-    """A metric as the table shows it."""
+    """Returns a metric as the table shows it."""
     return "-" if number is None else f"{number:.4f}"
 
 
 def duration(seconds: float) -> str:
-    """A time in its two largest units."""
-    minutes, rest = divmod(round(seconds), 60)
+    """Returns a time in its two largest units."""
+    minutes, remainder = divmod(round(seconds), 60)
     if not minutes:
-        return f"{rest} s"
+        return f"{remainder} s"
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+    return (
+        f"{hours} h {minutes} min" if hours else f"{minutes} min {remainder} s"
+    )
 
 
 def _best(groups: list[Group], metric: str) -> Group | None:
-    """The best mean of the metric; None where there is none, or none yet."""
-    measured = [row for row in groups if row.numbers(metric)]
+    """Returns the group with the best mean of a metric, or None without one."""
+    candidates = [row for row in groups if row.numbers(metric)]
     better = scores.find(metric).better
-    if not measured or better is None:
+    if not candidates or better is None:
         return None
     choose = max if better == "higher" else min
     return choose(
-        measured, key=lambda row: statistics.fmean(row.numbers(metric))
+        candidates, key=lambda row: statistics.fmean(row.numbers(metric))
     )
 
 
 def _number(row: Group, metric: str) -> str:
-    """The mean of a metric, and its standard deviation over repetitions."""
+    """Returns the mean of a metric ± its standard deviation."""
     numbers = row.numbers(metric)
     if not numbers:
         return "-"
@@ -165,7 +169,7 @@ def _number(row: Group, metric: str) -> str:
 
 
 def _difference(differences: list[float]) -> str:
-    """The mean of differences, and its p where there are several."""
+    """Returns the mean of differences, with its p where there are several."""
     if not any(differences):
         return "-"
     text = f"{statistics.fmean(differences):+.4f}"
@@ -173,7 +177,9 @@ def _difference(differences: list[float]) -> str:
         return text
     test = stats.permutation_test(
         (differences, [0.0] * len(differences)),
-        lambda a, b: statistics.fmean(a) - statistics.fmean(b),
+        lambda first, second: (
+            statistics.fmean(first) - statistics.fmean(second)
+        ),
         permutation_type="samples",
         random_state=0,
     )
@@ -181,14 +187,14 @@ def _difference(differences: list[float]) -> str:
 
 
 def _runs(row: Group) -> str:
-    """How many of the repetitions are finished."""
+    """Returns the number of finished repetitions, and of all if it differs."""
     count = len(row.cells)
     finished = sum(cell["status"] == "finished" for cell in row.cells)
     return str(finished) if finished == count else f"{finished}/{count}"
 
 
 def _time(row: Group) -> str:
-    """The time of all cells; their state, where none is finished."""
+    """Returns the time of all cells, or their state if none is finished."""
     states = {cell["status"] for cell in row.cells}
     if "finished" in states:
         return duration(sum(cell["seconds"] for cell in row.cells))
@@ -196,7 +202,7 @@ def _time(row: Group) -> str:
 
 
 def _markdown(rows: list[list[str]], left: int) -> list[str]:
-    """A table whose columns line up as text too, the first `left` leftwards."""
+    """Returns a table with aligned columns, the first `left` leftwards."""
     rule = ["---"] * left + ["--:"] * (len(rows[0]) - left)
     rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]
     head, rule, *rows = text_table.lined_up([rows[0], rule, *rows[1:]], left)

@@ -114,9 +114,12 @@ class ByteBpe(tf.Module):
             merges = lookup.find(self.merged, keys)
             is_pair = (merges >= 0) & (_next(word_ids, 1, -1) == word_ids)
             merges = tf.maximum(merges, 0)
+            # Of the pairs of a word, those of the lowest rank are merged first.
             ranks = tf.where(is_pair, tf.gather(self.ranks, merges), _NEVER)
-            best = tf.gather(tf.math.segment_min(ranks, word_ids), word_ids)
-            is_best = is_pair & (ranks == best)
+            best_ranks = tf.gather(
+                tf.math.segment_min(ranks, word_ids), word_ids
+            )
+            is_best = is_pair & (ranks == best_ranks)
             # Overlapping pairs, as in "aaa", make a run: every second pair of
             # a run is merged, from the left.
             positions = tf.range(tf.size(pieces))
@@ -149,7 +152,7 @@ class ByteBpe(tf.Module):
 
 @functools.cache
 def _character_kinds() -> list[int]:
-    """The kind of every character, told by what it forms a word with."""
+    """Returns the kind of every character, by its splits from other kinds."""
     from tokenizers import pre_tokenizers
 
     split = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str
@@ -166,15 +169,15 @@ def _character_kinds() -> list[int]:
 
 
 def _previous(values: tf.Tensor, first: object) -> tf.Tensor:
-    """The value before each of `values`, `first` before the first."""
+    """Returns the value before each of `values` [N], `first` for the first."""
     return tf.concat([[first], values], axis=0)[:-1]
 
 
 def _next(values: tf.Tensor, count: int, last: int = 0) -> tf.Tensor:
-    """The value `count` positions behind each of `values`, else `last`."""
+    """Returns the value `count` places behind each of `values`, else `last`."""
     return tf.pad(values, [[0, count]], constant_values=last)[count:]
 
 
 def _shift_right(values: tf.Tensor, count: int) -> tf.Tensor:
-    """The truth `count` positions before each of `values`, else False."""
+    """Returns the truth `count` places before each of `values`, else False."""
     return tf.pad(values, [[count, 0]])[: tf.size(values)]

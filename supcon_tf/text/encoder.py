@@ -26,7 +26,7 @@ class TextEncoder(base.Model):
     pass of gradient caching.
 
     Args:
-      config: of the network, as `transformers` has it: `config.to_dict()`.
+      config: settings of the network, `config.to_dict()` of `transformers`.
       pooling: "cls" or "mean".
       normalize: put out r / ||r||, as SupCon takes it.
       dropout: probability of all dropout; None keeps those of the config.
@@ -83,8 +83,10 @@ class TextEncoder(base.Model):
         self._padding_id = network_config.pad_token_id or 0
         # Some models begin to count positions at padding_idx + 1.
         embeddings = self.chain[0]
-        unused = getattr(embeddings, "padding_idx", -1) + 1
-        self.max_length = network_config.max_position_embeddings - unused
+        first_position = getattr(embeddings, "padding_idx", -1) + 1
+        self.max_length = (
+            network_config.max_position_embeddings - first_position
+        )
         self._num_sentences = getattr(network_config, "type_vocab_size", 0)
 
     @classmethod
@@ -112,7 +114,7 @@ class TextEncoder(base.Model):
         self._states(tf.zeros([1, 3, 2], tf.int32), training=False)
 
     def _states(self, tokens: tf.Tensor, training: bool | None) -> tf.Tensor:
-        """The states of the last layer, [batch, length, dim]."""
+        """Returns the states of the last layer, [B, length, dim]."""
         seeds = tokens[:, 0]  # [B, 2]
         self._noise.seed = _fold_seeds(seeds) if training else None
         ids, sentences = tf.unstack(tokens[:, 1:], axis=-1)  # [B, length] each
@@ -138,7 +140,7 @@ class TextEncoder(base.Model):
     def call(
         self, tokens: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
-        """[B, 1 + length, 2] int32 to [B, dim] float32."""
+        """Encodes tokens [B, 1 + length, 2] int32 as [B, dim] float32."""
         tokens_.check_tokens(tokens.shape)
         states = tf.cast(self._states(tokens, training), tf.float32)
         if self.pooling == "cls":
@@ -152,9 +154,9 @@ class TextEncoder(base.Model):
     @property
     def chain(self) -> list[keras.layers.Layer]:
         """The embeddings, then the blocks, in their order."""
-        (main,) = self.network.layers
-        blocks = getattr(main, "encoder", None) or main.transformer
-        return [main.embeddings, *blocks.layer]
+        (main_layer,) = self.network.layers
+        blocks = getattr(main_layer, "encoder", None) or main_layer.transformer
+        return [main_layer.embeddings, *blocks.layer]
 
 
 def import_transformers() -> types.ModuleType:
@@ -179,8 +181,8 @@ def import_transformers() -> types.ModuleType:
                 ": pip install 'supcon_tf[text]' into an environment of its "
                 "own, apart from sentence-transformers 6, which needs the newer"
             )
-        is_same = issubclass(library.TFPreTrainedModel, keras.Model)
-    if not is_same:
+        is_keras_2 = issubclass(library.TFPreTrainedModel, keras.Model)
+    if not is_keras_2:
         raise exceptions.MissingPackage(
             "the extra `text` must have Keras 2: pip uninstall tf-keras, or on "
             "Python 3.12 pip install it"
@@ -225,15 +227,15 @@ def _replace_dropout(
         or (isinstance(part, keras.layers.Layer) and hasattr(part, "drop_prob"))
     ]
     for index, (layer, name, part) in enumerate(dropouts):
-        own_rate = getattr(part, "drop_prob", None)
-        own_rate = own_rate or getattr(part, "rate", 0.0)
-        dropout = _Dropout(own_rate if rate is None else rate, index, noise)
+        layer_rate = getattr(part, "drop_prob", None)
+        layer_rate = layer_rate or getattr(part, "rate", 0.0)
+        dropout = _Dropout(layer_rate if rate is None else rate, index, noise)
         setattr(layer, name, dropout)
     return noise
 
 
 def _fold_seeds(seeds: tf.Tensor) -> tf.Tensor:
-    """One seed [2] from the seeds [B, 2] of views; a random one from zeros."""
+    """Returns a seed [2] for the seeds [B, 2] of views; random for zeros."""
     seed = tf.random.experimental.stateless_fold_in(
         tf.reduce_sum(seeds, axis=0), tf.reduce_max(seeds)
     )
@@ -242,15 +244,15 @@ def _fold_seeds(seeds: tf.Tensor) -> tf.Tensor:
 
 
 def _make_network(config: Mapping[str, object]) -> keras.Model:
-    """The network with random weights."""
+    """Returns the network of a config, with random weights."""
     library = import_transformers()
-    kind = config.get("model_type")
+    model_type = config.get("model_type")
     try:
         network_config = library.AutoConfig.for_model(**config)
         network_class = library.TF_MODEL_MAPPING[type(network_config)]
     except (KeyError, TypeError, ValueError) as error:
         raise exceptions.InvalidValue(
             "`config` must have a model_type that transformers has for "
-            f"TensorFlow, got {kind}"
+            f"TensorFlow, got {model_type}"
         ) from error
-    return pretrained.prepared(network_class(network_config))
+    return pretrained.prepare(network_class(network_config))

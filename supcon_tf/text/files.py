@@ -43,7 +43,8 @@ class Texts:
         """Sorts by length, short texts first: batches need little padding."""
         fields = self.texts, self.labels, self.ids
         examples = sorted(
-            zip(*fields, strict=True), key=lambda row: sum(map(len, row[0]))
+            zip(*fields, strict=True),
+            key=lambda example: sum(map(len, example[0])),
         )
         return Texts(self.name, *zip(*examples, strict=True))
 
@@ -73,8 +74,8 @@ def read_texts(
     """
     path, columns = str(path), (*text_columns, label_column)
     texts, labels, ids = [], [], []
-    read = _tfds_rows if path.startswith(_TFDS) else rows.read_rows
-    for line_id, fields in read(path, columns):
+    read_rows = _tfds_rows if path.startswith(_TFDS) else rows.read_rows
+    for line_id, fields in read_rows(path, columns):
         *sentences, label = (field.strip() for field in fields)
         for column, value in zip(columns, (*sentences, label), strict=True):
             exceptions.require(

@@ -78,6 +78,7 @@ class GraphTokenizer(tf.Module):
             return self._tokens(texts)
 
     def _tokens(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns the tokens of texts [N], as `__call__`, on any device."""
         max_pieces = self.max_length - sum(map(len, self.frame))
         if self.pairs:
             pairs = tf.strings.split(texts, tokenizer_.PAIR, maxsplit=1)
@@ -108,7 +109,7 @@ def algorithm_of(
     """The class that splits texts as this tokenizer does, in a graph.
 
     Raises:
-      ValueError: there is none.
+      ValueError: there is no such class.
     """
     rules = _rules(tokenizer)
     kinds = tuple(
@@ -176,18 +177,20 @@ def _truncate_pairs(
     first: tf.RaggedTensor, second: tf.RaggedTensor, max_pieces: int
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """Cuts pairs of sentences [N, (pieces)], the longer sentence first."""
-    a, b = first.row_lengths(), second.row_lengths()  # [N]
-    shorter, longer = tf.minimum(a, b), tf.maximum(a, b)
-    half = tf.cast(max_pieces // 2, tf.int64)
-    is_over = a + b > max_pieces
+    first_counts = first.row_lengths()  # [N]
+    second_counts = second.row_lengths()  # [N]
+    shorter = tf.minimum(first_counts, second_counts)
+    longer = tf.maximum(first_counts, second_counts)
+    half_length = tf.cast(max_pieces // 2, tf.int64)
+    is_over = first_counts + second_counts > max_pieces
     # A shorter sentence that fits in one half leaves the rest to the longer.
-    shorter = tf.where(is_over, tf.minimum(shorter, half), shorter)
+    shorter = tf.where(is_over, tf.minimum(shorter, half_length), shorter)
     longer = tf.where(is_over, max_pieces - shorter, longer)
-    first_lengths = tf.where(a > b, longer, shorter)
-    second_lengths = tf.where(a > b, shorter, longer)
+    first_lengths = tf.where(first_counts > second_counts, longer, shorter)
+    second_lengths = tf.where(first_counts > second_counts, shorter, longer)
     return _truncate(first, first_lengths), _truncate(second, second_lengths)
 
 
 def _truncate(rows: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
-    """The first `lengths` [N] pieces of each row."""
+    """Returns the first `lengths` [N] pieces of each row."""
     return tf.gather(rows, tf.ragged.range(lengths), batch_dims=1)

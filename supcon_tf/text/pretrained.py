@@ -68,18 +68,21 @@ def load_network(
     _check_name(path, _MODEL)
     _check_folder(path)
     try:
-        network, loaded = library.TFAutoModel.from_pretrained(
+        network, loading_info = library.TFAutoModel.from_pretrained(
             path, output_loading_info=True, trust_remote_code=False
         )
     except Exception as error:  # of safetensors, h5py, json, the hub, ...
         raise _loading_error(path, _MODEL, error) from error
-    network = prepared(network)
-    missing = [*loaded["missing_keys"], *map(str, loaded["mismatched_keys"])]
-    missing = [name for name in missing if "pooler" not in name]
+    network = prepare(network)
+    missing_names = [
+        *loading_info["missing_keys"],
+        *map(str, loading_info["mismatched_keys"]),
+    ]
+    missing_names = [name for name in missing_names if "pooler" not in name]
     exceptions.require(
-        not missing,
+        not missing_names,
         "`model` must have all weights of its network",
-        f"{path} without {', '.join(missing[:5])}",
+        f"{path} without {', '.join(missing_names[:5])}",
     )
     return network
 
@@ -110,24 +113,24 @@ def load_tokenizer(
         raise _loading_error(path, _TOKENIZER, error) from error
 
 
-def prepared(network: keras.Model) -> keras.Model:
+def prepare(network: keras.Model) -> keras.Model:
     """Freezes the pooler of a network, which nothing uses; returns the network.
 
     Raises:
       ValueError: the network has not embeddings and blocks alone.
     """
-    main = network.layers[0]
-    blocks = getattr(main, "encoder", None)
-    blocks = blocks or getattr(main, "transformer", None)
+    main_layer = network.layers[0]
+    blocks = getattr(main_layer, "encoder", None)
+    blocks = blocks or getattr(main_layer, "transformer", None)
     exceptions.require(
         len(network.layers) == 1
-        and hasattr(main, "embeddings")
+        and hasattr(main_layer, "embeddings")
         and hasattr(blocks, "layer")
         and hasattr(network.config, "max_position_embeddings"),
         f"`model` must be one of {_FAMILIES}",
         network.config.model_type,
     )
-    if pooler := getattr(main, "pooler", None):
+    if pooler := getattr(main_layer, "pooler", None):
         pooler.trainable = False
     return network
 
@@ -144,7 +147,7 @@ def _check_name(path: str | os.PathLike[str], rule: str) -> None:
 def _check_folder(path: str | os.PathLike[str]) -> None:
     """Raises ValueError for a directory that lacks files of a model.
 
-    Also for one whose HDF5 files have their arrays in files elsewhere.
+    Also for a directory whose HDF5 files keep arrays in files elsewhere.
     """
     folder = pathlib.Path(path)
     if not folder.is_dir():
@@ -175,7 +178,7 @@ def _check_folder(path: str | os.PathLike[str]) -> None:
 def _loading_error(
     path: str | os.PathLike[str], rule: str, error: Exception
 ) -> exceptions.InvalidValue:
-    """The error to raise in place of the library's, with a remedy if any."""
+    """Returns the error to raise in place of the library's, with a remedy."""
     remedies = [text for word, text in _REMEDIES.items() if word in str(error)]
     reason = (*remedies, exceptions.one_line(error))[0]
     if "connect" in str(error):

@@ -16,7 +16,8 @@ from supcon_tf.text import lookup
 
 _POINT_BITS = 21  # of a code point
 _SPACE = ord(" ")
-_WORDS, _REST = 0, 1  # states of the trie before a word, and within a word
+# States of the trie before a word, and within a word.
+_BEFORE_WORD, _WITHIN_WORD = 0, 1
 _PAD = tokens.NONE
 
 
@@ -45,7 +46,7 @@ class WordPiece(tf.Module):
         self.longest_word = model["max_input_chars_per_word"]
 
     def _set_characters(self, backend: object) -> None:
-        """Tables of normalized characters, and of those that are words alone.
+        """Sets the tables of normalized characters, and of single words.
 
         `becomes[splits[i] : splits[i + 1]]` replaces the code point
         `changed[i]`. The names are in the variables of old exports.
@@ -60,11 +61,11 @@ class WordPiece(tf.Module):
         self.becomes = lookup.constant([*map(ord, "".join(changed.values()))])
         # Between letters, a character that stands alone is a word by itself.
         words = split("aa".join({*"".join(normalized.values())}))
-        alone = {ord(word) for word, _ in words if len(word) == 1}
-        self.alone = lookup.constant(sorted(alone))
+        single_words = {ord(word) for word, _ in words if len(word) == 1}
+        self.alone = lookup.constant(sorted(single_words))
 
     def _set_trie(self, vocabulary: Mapping[str, int], prefix: str) -> None:
-        """Tables of a trie: edges, their target states, the piece of a state.
+        """Sets the tables of a trie: edges, target states, pieces of states.
 
         An edge is a state and a letter as one number; a state in which no piece
         ends has `_PAD`.
@@ -81,9 +82,9 @@ class WordPiece(tf.Module):
             pieces[state] = number
 
         for piece, number in vocabulary.items():
-            add(_WORDS, piece, number)
+            add(_BEFORE_WORD, piece, number)
             if piece.startswith(prefix) and piece != prefix:
-                add(_REST, piece[len(prefix) :], number)
+                add(_WITHIN_WORD, piece[len(prefix) :], number)
         order = sorted(edges)
         self.edges = lookup.constant(order, tf.int64)
         self.targets = lookup.constant([edges[edge] for edge in order])
@@ -127,10 +128,8 @@ class WordPiece(tf.Module):
         points = decoded.values
         changes = lookup.find(self.changed, points)
         rows = tf.maximum(changes, 0)
-        begins, ends = (
-            tf.gather(self.splits, rows),
-            tf.gather(self.splits, rows + 1),
-        )
+        begins = tf.gather(self.splits, rows)
+        ends = tf.gather(self.splits, rows + 1)
         lengths = tf.where(changes < 0, 1, ends - begins)
         # A point may become none or several points: `sources` [P] are the
         # indices of the points that these come from.
@@ -152,32 +151,33 @@ class WordPiece(tf.Module):
     def _longest_pieces(
         self, points: tf.Tensor, word_ids: tf.Tensor, starts_word: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """The longest piece from every letter [L] on, and its length or 0."""
+        """Returns the longest piece from each letter [L], and its length."""
         count = tf.size(points)
         positions = tf.range(count)
 
         def advance(step, states, pieces, lengths):
-            """Reads one more letter from every position, all in parallel."""
-            ahead = tf.minimum(positions + step, count - 1)
+            """Reads one more letter from every position [L], in parallel."""
+            next_positions = tf.minimum(positions + step, count - 1)
             in_word = positions + step < count
-            in_word &= tf.gather(word_ids, ahead) == word_ids
-            letters = tf.cast(tf.gather(points, ahead), tf.int64)
+            in_word &= tf.gather(word_ids, next_positions) == word_ids
+            letters = tf.cast(tf.gather(points, next_positions), tf.int64)
             keys = tf.cast(states, tf.int64) * 2**_POINT_BITS + letters
             edges = lookup.find(self.edges, keys)
             states = tf.gather(self.targets, tf.maximum(edges, 0))
             states = tf.where(in_word & (edges >= 0), states, -1)
-            longer = tf.gather(self.pieces, tf.maximum(states, 0))
-            longer = tf.where(states < 0, _PAD, longer)
-            pieces = tf.where(longer == _PAD, pieces, longer)
-            lengths = tf.where(longer == _PAD, lengths, step + 1)
+            longer_pieces = tf.gather(self.pieces, tf.maximum(states, 0))
+            longer_pieces = tf.where(states < 0, _PAD, longer_pieces)
+            pieces = tf.where(longer_pieces == _PAD, pieces, longer_pieces)
+            lengths = tf.where(longer_pieces == _PAD, lengths, step + 1)
             return step + 1, states, pieces, lengths
 
         zeros = tf.zeros_like(points)
+        first_states = tf.where(starts_word, _BEFORE_WORD, _WITHIN_WORD)
         _, _, pieces, lengths = tf.while_loop(
             lambda step, states, *_: tf.reduce_any(states >= 0),
             # A state of -1 has no edges: its keys are negative.
             advance,
-            (0, tf.where(starts_word, _WORDS, _REST), zeros + _PAD, zeros),
+            (0, first_states, zeros + _PAD, zeros),
             maximum_iterations=self.longest_piece,
         )
         return pieces, lengths
@@ -193,15 +193,15 @@ def _piece_starts(
     """
     count = tf.size(lengths)
     # One position more, at which the last word ends.
-    following = tf.pad(
+    next_starts = tf.pad(
         tf.range(count) + lengths, [[0, 1]], constant_values=count
     )
-    following = tf.minimum(following, count)
-    reached = tf.pad(tf.cast(starts_word, tf.int32), [[0, 1]])
+    next_starts = tf.minimum(next_starts, count)
+    is_start = tf.pad(tf.cast(starts_word, tf.int32), [[0, 1]])
     # By pointer doubling: a round follows twice as many pieces as the last.
     for _ in range(longest_word.bit_length()):
-        reached = tf.tensor_scatter_nd_max(
-            reached, following[:, tf.newaxis], reached
+        is_start = tf.tensor_scatter_nd_max(
+            is_start, next_starts[:, tf.newaxis], is_start
         )
-        following = tf.gather(following, following)
-    return reached[:-1] > 0
+        next_starts = tf.gather(next_starts, next_starts)
+    return is_start[:-1] > 0

@@ -9,12 +9,20 @@ import numpy as np
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import config, data, exceptions, keras_2, losses, models, text
+from supcon_tf import (
+    config,
+    data,
+    exceptions,
+    keras_2,
+    losses,
+    models,
+    optimizers,
+    text,
+)
 from supcon_tf.data import hierarchy, subsets
 from supcon_tf.disk import files
 from supcon_tf.host import trust
 from supcon_tf.keras_2 import keras
-from supcon_tf.training import optimizers, schedules
 
 
 def encoder(settings: config.PretrainSettings) -> keras.Model:
@@ -351,7 +359,7 @@ def optimizer(
     momentum, epsilon = settings.momentum, settings.epsilon
     clip = {"global_clipnorm": settings.clip_norm}
     if settings.optimizer == "lamb":  # imports TensorFlow Addons
-        from supcon_tf.training import lamb
+        from supcon_tf.optimizers import lamb
 
         return lamb.LAMB(rate, epsilon=epsilon, weight_decay=decay, **clip)
     return {
@@ -373,7 +381,7 @@ def optimizer(
 
 def schedule(
     settings: config.OptimizerSettings, epoch_steps: int
-) -> schedules.Warmup:
+) -> optimizers.Warmup:
     """The learning rate of a stage, its epochs counted in optimizer steps."""
 
     def steps(epochs: float) -> int:
@@ -382,25 +390,25 @@ def schedule(
     peak, rate = peak_learning_rate(settings), settings.decay_rate
     warmup = steps(settings.warmup_epochs) if settings.epochs else 0
     return {
-        "cosine": lambda: schedules.WarmupCosine(
+        "cosine": lambda: optimizers.WarmupCosine(
             peak, steps(max(settings.epochs, 1)), warmup
         ),
-        "linear": lambda: schedules.WarmupLinear(
+        "linear": lambda: optimizers.WarmupLinear(
             peak, steps(max(settings.epochs, 1)), warmup
         ),
-        "exponential": lambda: schedules.WarmupExponential(
+        "exponential": lambda: optimizers.WarmupExponential(
             peak, max(steps(settings.decay_epochs), 1), rate, warmup
         ),
-        "step": lambda: schedules.WarmupStep(
+        "step": lambda: optimizers.WarmupStep(
             peak, map(steps, settings.decay_boundaries), rate, warmup
         ),
-        "constant": lambda: schedules.Warmup(peak, warmup),
+        "constant": lambda: optimizers.Warmup(peak, warmup),
     }[settings.schedule]()
 
 
 def peak_learning_rate(settings: config.OptimizerSettings) -> float:
     """The highest learning rate of a stage, resolved for its batch."""
-    return schedules.scaled_learning_rate(
+    return optimizers.scaled_learning_rate(
         settings.learning_rate,
         settings.batch_size,
         settings.learning_rate_scaling,

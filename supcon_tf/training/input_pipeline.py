@@ -140,11 +140,6 @@ def views(
 ) -> tf.data.Dataset:
     """The endless training batches of a stage, from a step of its run on.
 
-    With `mix`, labels are soft. A worker mixes the rows of its own part of the
-    batch, as a function of (seed, step, index of the worker). A data service
-    gives the views in another order; they are mixed here, since mixing depends
-    on the step.
-
     Args:
       settings: those of the stage.
       images: its training split.
@@ -156,10 +151,14 @@ def views(
         from a data service, as many rows of any batch.
 
     Raises:
-      ValueError: as `data.make_views` and `data.check_service`.
+      ValueError: as `data.make_views`.
     """
-    has_service = settings.data_service is not None
-    batches = local_views(
+    exceptions.require(
+        mix is None or images.weights is None,
+        "--mixing must be none for images with weights",
+        settings.mixing if mix else None,
+    )
+    return local_views(
         settings,
         images,
         settings.batch_size,
@@ -167,27 +166,10 @@ def views(
         num_views,
         start_step=start_step,
         images_per_class=settings.images_per_class,
-        shard=(0, 1) if has_service else shard,
-    )
-    if has_service:
-        batches = _through_service(settings, batches, start_step, shard[1])
-    if mix is None:
-        return batches
-    exceptions.require(
-        images.weights is None,
-        "--mixing must be none for images with weights",
-        settings.mixing,
-    )
-    seeds = tf.constant([settings.seed, 1], tf.int32)  # 0: seeds of make_views
-
-    def mixed(step: tf.Tensor, batch: tuple) -> tuple:
-        step_seeds = augment.fold_in(seeds, step)
-        return mix(*batch, augment.fold_in(step_seeds, shard[0]))
-
-    return (
-        tf.data.Dataset.zip((tf.data.Dataset.counter(start_step), batches))
-        .map(mixed, num_parallel_calls=tf.data.AUTOTUNE)
-        .prefetch(tf.data.AUTOTUNE)
+        shard=shard,
+        mix=mix,
+        data_service=settings.data_service,
+        job_name=_job_name(settings, start_step) if shard[1] > 1 else None,
     )
 
 
@@ -209,7 +191,7 @@ def local_views(
     batch_size: int,
     size: int,
     num_views: int,
-    **order: object,
+    **options: object,
 ) -> tf.data.Dataset:
     """`data.make_views` by the seed, crop, flip and policy of settings."""
     return data.make_views(
@@ -221,33 +203,23 @@ def local_views(
         image_size=size,
         crop_area=settings.crop_area or None,
         horizontal_flip=settings.horizontal_flip,
-        **order,
+        **options,
     )
 
 
-def _through_service(
-    settings: config.DeviceSettings,
-    batches: tf.data.Dataset,
-    start_step: int,
-    workers: int,
-) -> tf.data.Dataset:
-    """One worker's batches from a data service.
+def _job_name(settings: config.DeviceSettings, start_step: int) -> str:
+    """The name by which the workers of this run alone share a job.
 
-    The workers share a job of the service, under a name that only this run has.
+    It belongs to the data service. Runs that shared a job would get half of the
+    batches each: the name has the directories of data and run.
     """
-    if workers == 1:
-        return data.through_service(batches, settings.data_service)
-    # Runs that shared a job would get half of the batches each: the name has
-    # the directories of data and run.
     run = {
         field.name: getattr(settings, field.name)
         for field in dataclasses.fields(settings)
         if not field.metadata["resumable"]
         or field.name in ("data_dir", "run_dir")
     }
-    job = hashlib.sha256(f"{start_step} {run}".encode()).hexdigest()
-    parts = batches.rebatch(settings.batch_size // workers, drop_remainder=True)
-    return data.through_service(parts, settings.data_service, job)
+    return hashlib.sha256(f"{start_step} {run}".encode()).hexdigest()
 
 
 def mixing(

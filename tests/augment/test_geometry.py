@@ -1,5 +1,3 @@
-import io
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -73,59 +71,6 @@ def test_several_seeds_give_a_view_each():
         np.testing.assert_array_equal(graph(image), alone)
 
 
-def _jpeg(pixels: np.ndarray, **options) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "JPEG", **options)
-    return buffer.getvalue()
-
-
-@tf.function
-def _jpeg_views(contents, seeds, aspect):
-    """Views of the window, and of the whole: several, and the first alone."""
-    whole = tf.io.decode_jpeg(contents, channels=3)
-    return [
-        crop(source, seed, 8, area=(0.1, 1.0), aspect=aspect)
-        for crop, source in (
-            (geometry.random_resized_crop_jpeg, contents),
-            (geometry.random_resized_crop, whole),
-        )
-        for seed in (seeds, seeds[0])
-    ]
-
-
-@pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:2", "4:2:0"])
-@pytest.mark.parametrize(
-    "sides, aspect",
-    [((60, 60), (0.1, 4.0)), ((60, 10), (0.01, 0.03))],  # To 1 pixel wide.
-    ids=["wide", "narrow"],
-)
-def test_jpeg_views_are_those_of_the_whole_image(subsampling, sides, aspect):
-    """Noise: the decoder's chroma at every border."""
-    rng = np.random.default_rng(0)
-    for i in range(60):
-        pixels = rng.integers(0, 256, [*rng.integers(1, sides), 3], np.uint8)
-        contents = _jpeg(
-            pixels, subsampling=subsampling, progressive=bool(i % 2)
-        )
-        views, view, whole_views, whole_view = _jpeg_views(
-            tf.constant(contents), inputs.seeds(3, i), aspect
-        )
-        np.testing.assert_array_equal(views, whole_views)
-        np.testing.assert_array_equal(view, whole_view)
-        np.testing.assert_array_equal(view, views[0])
-
-
-def test_jpeg_views_need_a_jpeg():
-    pixels = inputs.noise(64, 64, 3).numpy()
-    contents = _jpeg(pixels)
-    png = tf.io.encode_png(pixels).numpy()
-    for bad in (b"", b"not an image", png, contents[:20], contents[:-900]):
-        with pytest.raises(tf.errors.InvalidArgumentError):
-            geometry.random_resized_crop_jpeg(
-                bad, tf.constant([1, 2]), 8, area=(1.0, 1.0), aspect=(1.0, 1.0)
-            )
-
-
 def test_resize_crop_skips_no_pixel():
     """Noise averages out once it shrinks by more than 2, as in PIL."""
     noise = inputs.noise(448, 448, 3)
@@ -186,7 +131,6 @@ def test_both_views_take_any_size(shape, size):
 def test_errors():
     image, seed = inputs.noise(8, 8, 3), tf.constant([1, 2])
     crop = geometry.random_resized_crop
-    of_jpeg = geometry.random_resized_crop_jpeg
     central, resize = geometry.central_view, geometry.resize_crop
     kinds = r"must be \[height, width, channels\] uint8 or float32, of 1 to 16"
     for function, arguments, message in (
@@ -194,7 +138,6 @@ def test_errors():
         (crop, (image, seed, 8, (0.5, 0.2)), r"got \(0.5, 0.2\)"),
         (crop, (image, seed, 8, (0.1, 1), (2.0, 1.0)), "`aspect` must be 0 <"),
         (crop, (image, seed, 0), "`size` must be at least 1 pixel, got 0"),
-        (of_jpeg, (b"", seed, 0), "`size` must be at least 1 pixel, got 0"),
         (central, (tf.cast(image, tf.int32), 8), f"`image` {kinds} .* int32"),
         (
             resize,
@@ -206,7 +149,6 @@ def test_errors():
             (image, inputs.seeds(0), 8),
             r"`seed` must be \[2\] or \[views, 2\] int32 .* got \(0, 2\) int32",
         ),
-        (of_jpeg, (b"", [1, 2, 3], 8), r"`seed` must be .*, got \(3,\) int32"),
         (
             geometry.random_flip,
             (image, inputs.seeds(8)),

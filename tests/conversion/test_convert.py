@@ -121,7 +121,7 @@ def test_it_is_replaced_only_if_asked(finished_run, tmp_path, monkeypatch):
         return b""
 
     monkeypatch.setattr(formats, "to_tflite", to_tflite)
-    monkeypatch.setattr(CONVERT, "_measure", lambda *_: {})
+    monkeypatch.setattr(CONVERT, "_measure_files", lambda *_: {})
 
     def convert(precision, **options):
         options |= {"formats": (f"tflite_{precision}",), "classifier": "none"}
@@ -174,7 +174,7 @@ def test_wrong_settings_are_named(given, message):
 
 
 def test_nothing_is_begun_that_cannot_end(finished_run, monkeypatch):
-    monkeypatch.setattr(CONVERT, "_contents", None)  # would fail if called
+    monkeypatch.setattr(CONVERT, "_convert_all", None)  # would fail if called
     path = str(finished_run.path)
     pretrained = config.ConvertSettings(path, classifier="pretrained")
     with pytest.raises(ValueError, match="--classifier must be linear or none"):

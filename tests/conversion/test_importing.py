@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import config, conversion, models
-from supcon_tf.conversion import foreign, importing, places
+from supcon_tf.conversion import convolutions, foreign, importing
 from supcon_tf.training import builders, checkpoints, runs
 
 BLOCKS = {"resnet18": (2, 2, 2, 2), "resnet50": (3, 4, 6, 3)}
@@ -209,7 +209,7 @@ def test_names_of_torch_are_understood(architecture):
         model, other = (make(architecture, stem) for _ in range(2))
         for variable in other.weights:
             variable.assign(tf.zeros_like(variable))
-        found = foreign.understand(as_torch(model, *arguments), form)
+        found = foreign.identify(as_torch(model, *arguments), form)
         assert (found.architecture, found.stem) == (architecture, stem)
         importing.assign(found, other)
         assert_equal(
@@ -233,7 +233,7 @@ def test_the_way_back_has_the_names_of_torchvision():
         model = models.ClassifierModel(encoder, 10)
         model.build((None, 1, SIDE, SIDE, 3))
         expected = as_torch(model, "downsample", "")
-        state = places.torchvision_state(encoder, model.classifier)
+        state = convolutions.torchvision_state(encoder, model.classifier)
         assert state.keys() == expected.keys()
         for name, value in state.items():
             if not name.endswith("tracked"):
@@ -245,7 +245,7 @@ def test_the_way_back_has_the_names_of_torchvision():
         encoder = models.Encoder("resnet18", "imagenet", **options)
         encoder.build((None, SIDE, SIDE, 3))
         with pytest.raises(ValueError, match=message):
-            places.torchvision_state(encoder, model.classifier)
+            convolutions.torchvision_state(encoder, model.classifier)
 
 
 def test_symmetric_padding_is_that_of_a_pool_of_a_padded_image():
@@ -314,7 +314,7 @@ def test_what_is_something_else_is_named(form, change, message):
     arrays = named.get(form, as_torch)(model)
     change(arrays)
     with pytest.raises(ValueError, match=f"`checkpoint` must .*({message})"):
-        importing.assign(foreign.understand(arrays, form), model)
+        importing.assign(foreign.identify(arrays, form), model)
 
 
 def test_a_shortcut_that_ours_has_not_is_refused():
@@ -323,7 +323,7 @@ def test_a_shortcut_that_ours_has_not_is_refused():
     for name in [x for x in arrays if ".layer2.0.shortcut." in x]:
         other = name.replace("layer2", "layer1")
         arrays[other] = arrays[name]
-    found = foreign.understand(arrays, "supcontrast")
+    found = foreign.identify(arrays, "supcontrast")
     with pytest.raises(ValueError, match=r"of resnet18, .*: \[\(0, 0, -1\)\]"):
         importing.assign(found, model)
 
@@ -335,7 +335,7 @@ def test_basic_blocks_of_tensorflow_are_refused():
         for name, value in arrays.items()
     }
     with pytest.raises(ValueError, match="must be of bottlenecks, ResNet-50"):
-        foreign.understand(arrays, "google_supcon")
+        foreign.identify(arrays, "google_supcon")
 
 
 def test_no_run_is_begun_by_a_bad_checkpoint(tmp_path):

@@ -228,3 +228,60 @@ def test_a_truncated_file_gives_the_right_views_or_none():
     for contents in (b"", b"not an image", b"\xff\xd8\xff"):
         with pytest.raises(tf.errors.InvalidArgumentError):
             images.decode_and_crop(tf.constant(contents), seeds[0], 8)
+
+
+@tf.function
+def jpeg_views(contents, seeds, aspect):
+    """Views of the window, and of the whole: several, and the first alone."""
+    whole = tf.io.decode_jpeg(contents, channels=3)
+    return [
+        crop(source, seed, 8, area=(0.1, 1.0), aspect=aspect)
+        for crop, source in (
+            (images.random_resized_crop_jpeg, contents),
+            (geometry.random_resized_crop, whole),
+        )
+        for seed in (seeds, seeds[0])
+    ]
+
+
+@pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:2", "4:2:0"])
+@pytest.mark.parametrize(
+    "sides, aspect",
+    [((60, 60), (0.1, 4.0)), ((60, 10), (0.01, 0.03))],  # To 1 pixel wide.
+    ids=["wide", "narrow"],
+)
+def test_jpeg_views_are_those_of_the_whole_image(subsampling, sides, aspect):
+    """Noise: the decoder's chroma at every border."""
+    rng = np.random.default_rng(0)
+    for i in range(60):
+        pixels = rng.integers(0, 256, [*rng.integers(1, sides), 3], np.uint8)
+        contents = encoded(
+            Image.fromarray(pixels),
+            "JPEG",
+            subsampling=subsampling,
+            progressive=bool(i % 2),
+        )
+        seeds = randomness.fold_in(tf.constant([i, 1]), tf.range(3))
+        views, view, whole_views, whole_view = jpeg_views(
+            tf.constant(contents), seeds, aspect
+        )
+        np.testing.assert_array_equal(views, whole_views)
+        np.testing.assert_array_equal(view, whole_view)
+        np.testing.assert_array_equal(view, views[0])
+
+
+def test_jpeg_views_need_a_jpeg():
+    image = Image.fromarray(noise(64, 64, 3))
+    contents = encoded(image, "JPEG")
+    png = encoded(image)
+    for bad in (b"", b"not an image", png, contents[:20], contents[:-900]):
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            images.random_resized_crop_jpeg(
+                bad, tf.constant([1, 2]), 8, area=(1.0, 1.0), aspect=(1.0, 1.0)
+            )
+    for seed, size, message in (
+        ([1, 2], 0, "`size` must be at least 1 pixel, got 0"),
+        ([1, 2, 3], 8, r"`seed` must be .*, got \(3,\) int32"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            images.random_resized_crop_jpeg(contents, seed, size)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import data
+from supcon_tf import augment, data
 from supcon_tf.data import service
 from tests import forks
 from tests.local_batches import Reference
@@ -117,6 +117,20 @@ def test_consumers_of_one_job_share_its_batches(source, address):
     batches = [next(iterator) for _ in range(20) for iterator in both]
     reference = Reference(local, 5)
     assert len({reference.find(batch) for batch in batches}) == 40
+
+
+def test_workers_of_a_run_name_their_job(source, address):
+    """Each gets its rows of any batch; mixing comes behind the service."""
+    options = {"data_service": address, "mix": augment.MixUp(num_classes=22)}
+    with pytest.raises(ValueError, match="`job_name` must be given"):
+        data.make_views(source, 4, shard=(0, 2), **options)
+    both = [
+        data.make_views(source, 4, shard=(i, 2), job_name="run", **options)
+        for i in range(2)
+    ]
+    for batches in both:
+        views, labels = next(iter(batches))
+        assert len(views) == 2 and labels.shape == (2, 22)
 
 
 def test_a_service_that_cannot_be_used_is_an_error(closed_port):

@@ -6,7 +6,8 @@ import tensorflow as tf
 
 from supcon_tf import config, losses, models, training
 from supcon_tf.keras_2 import keras
-from supcon_tf.training import builders, console, lamb
+from supcon_tf.optimizers import lamb
+from supcon_tf.training import builders, console
 
 
 @pytest.mark.parametrize(

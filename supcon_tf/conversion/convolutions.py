@@ -1,7 +1,7 @@
-"""The convolutions of a ResNet by their places, and torchvision's names.
+"""The convolutions of a ResNet by their position, and torchvision's names.
 
-A place is (group, block, part): part -1 is the shortcut's convolution, 0, 1, 2
-are those of the branch; (-1, 0, 0) is the stem.
+A position is (group, block, part): part -1 is the convolution of the shortcut,
+0, 1, 2 are those of the branch; (-1, 0, 0) is the stem.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ import numpy as np
 from supcon_tf import exceptions, models
 from supcon_tf.keras_2 import keras
 
-Place = tuple[int, int, int]
-STEM: Place = (-1, 0, 0)
+Position = tuple[int, int, int]
+STEM: Position = (-1, 0, 0)
 TORCH_BN = ("weight", "bias", "running_mean", "running_var")
 
 
-def places_of(encoder: models.Encoder) -> dict[Place, models.layers.ConvBN]:
-    """The convolutions of a built ResNet of ours by their places."""
-    stack = encoder.stack
-    convolutions = {STEM: stack.stem_conv}
-    for layer in stack.blocks:
+def by_position(
+    encoder: models.Encoder,
+) -> dict[Position, models.layers.ConvBN]:
+    """Returns the convolutions of our ResNet, which is built, by position."""
+    network = encoder.stack
+    convolutions = {STEM: network.stem_conv}
+    for layer in network.blocks:
         group, block = map(int, re.findall(r"\d+", layer.name))
         for part, conv in enumerate(layer.branch):
             convolutions[group, block, part] = conv
@@ -34,7 +36,7 @@ def places_of(encoder: models.Encoder) -> dict[Place, models.layers.ConvBN]:
 def torchvision_state(
     encoder: models.Encoder, classifier: keras.layers.Layer | None = None
 ) -> dict[str, np.ndarray]:
-    """The weights under torchvision's names, with torch's axes.
+    """Returns the weights under torchvision's names, with torch's axes.
 
     Raises:
       ValueError: torchvision has no such network.
@@ -57,17 +59,13 @@ def torchvision_state(
         "one of representations of unit length",
     )
     state = {}
-    for (group, block, part), layer in places_of(encoder).items():
-        start = f"layer{group + 1}.{block}." if group >= 0 else ""
-        conv, norm = f"{start}conv{part + 1}", f"{start}bn{part + 1}"
+    for (group, block, part), layer in by_position(encoder).items():
+        prefix = f"layer{group + 1}.{block}." if group >= 0 else ""
+        conv, norm = f"{prefix}conv{part + 1}", f"{prefix}bn{part + 1}"
         if part < 0:
-            conv, norm = f"{start}downsample.0", f"{start}downsample.1"
-        state[f"{conv}.weight"] = layer.conv.kernel.numpy().transpose(
-            3,
-            2,
-            0,
-            1,  # [H, W, in, out] to [out, in, H, W]
-        )
+            conv, norm = f"{prefix}downsample.0", f"{prefix}downsample.1"
+        kernel = layer.conv.kernel.numpy()  # [H, W, in, out]
+        state[f"{conv}.weight"] = kernel.transpose(3, 2, 0, 1)
         for name, variable in zip(TORCH_BN, layer.bn.weights, strict=True):
             state[f"{norm}.{name}"] = variable.numpy()
         state[f"{norm}.num_batches_tracked"] = np.array(0)

@@ -1,4 +1,4 @@
-"""Losses and metrics of Keras 3, each made from the one of Keras 2.
+"""Classes of Keras 3 that wrap our losses and metrics of Keras 2.
 
 A wrapper has the arguments of a class of ours, holds an instance of that class,
 and lets the instance compute. Keras 3 does the rest: reduction, the weights of
@@ -24,16 +24,16 @@ keras.saving.register_keras_serializable("supcon_tf")(losses.ProjectionQueue)
 
 
 class _Wrapper:
-    """A class of Keras 3 around `_wrapped`, an instance of `OF`, ours."""
+    """The base of the wrappers: `_wrapped` is a loss or metric of Keras 2."""
 
-    OF: type
+    KERAS_2_CLASS: type
 
     @classmethod
     def _options(cls, *args: object, **kwargs: object) -> dict[str, object]:
-        """All arguments of a call by name, with their defaults."""
-        bound = inspect.signature(cls).bind(*args, **kwargs)
-        bound.apply_defaults()
-        return bound.arguments
+        """Returns all arguments of a call by name, with their defaults."""
+        call = inspect.signature(cls).bind(*args, **kwargs)
+        call.apply_defaults()
+        return call.arguments
 
     def get_config(self) -> dict[str, object]:
         names = inspect.signature(type(self)).parameters
@@ -45,7 +45,7 @@ class _Wrapper:
     def from_config(cls, config: dict[str, object]) -> _Wrapper:
         """Rebuilds a loss or metric; in a loaded model, with its centres."""
         options = {
-            name: layers.of_model(value)
+            name: layers.find_centres(value)
             or keras.saving.deserialize_keras_object(value)
             for name, value in config.items()
         }
@@ -53,14 +53,14 @@ class _Wrapper:
 
 
 class _Reducer(keras.losses.Loss):
-    """Keras 3's reduction of the values [batch] of a loss."""
+    """A loss that passes values [batch] to the reduction of Keras 3."""
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         return y_pred
 
 
 class _Loss(_Wrapper, keras.losses.Loss):
-    """A loss: values [batch] are ours, their reduction is Keras 3's."""
+    """A loss: the wrapped loss computes values [batch], Keras 3 reduces."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         options = self._options(*args, **kwargs)
@@ -72,7 +72,7 @@ class _Loss(_Wrapper, keras.losses.Loss):
                     "keras_3.ClassCentres"
                 )
         super().__init__(options["name"], options["reduction"])
-        self._wrapped = self.OF(**(options | {"reduction": "none"}))
+        self._wrapped = self.KERAS_2_CLASS(**(options | {"reduction": "none"}))
         self._reducer = _Reducer(self.name, self.reduction)
 
     def __call__(
@@ -91,18 +91,20 @@ class _Loss(_Wrapper, keras.losses.Loss):
 
 
 class _Metric(_Wrapper, keras.metrics.Mean):
-    """A diagnostic: values and weights are ours, their sums are Keras 3's."""
+    """A diagnostic: the wrapped one computes values, Keras 3 averages them."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         options = self._options(*args, **kwargs)
         super().__init__(options["name"], options["dtype"])
-        self._wrapped = self.OF(**options)
+        self._wrapped = self.KERAS_2_CLASS(**options)
 
     def update_state(
         self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None = None
     ) -> None:
-        labels, z = _labels(y_true), tf.convert_to_tensor(y_pred)
-        values, weights = self._wrapped.of_batch(labels, z, sample_weight)
+        labels, projections = _labels(y_true), tf.convert_to_tensor(y_pred)
+        values, weights = self._wrapped.of_batch(
+            labels, projections, sample_weight
+        )
         super().update_state(values, weights)
 
     def result(self) -> tf.Tensor:
@@ -112,10 +114,11 @@ class _Metric(_Wrapper, keras.metrics.Mean):
 
 
 def _labels(labels: tf.Tensor) -> tf.Tensor:
-    """Labels as a user gives them, whatever Keras 3 makes of them.
+    """Returns labels with the type that a user gives them.
 
-    Under a strategy Keras 3 tries a step without values, outside of the
-    replicas, whose labels are means of batches.
+    Under a strategy Keras 3 traces a trial step outside of the replicas. Its
+    labels are means of batches, which are floats; class labels become integers
+    again.
     """
     labels = tf.convert_to_tensor(labels)
     rank, is_trial = labels.shape.rank, tf.distribute.in_cross_replica_context()
@@ -124,41 +127,42 @@ def _labels(labels: tf.Tensor) -> tf.Tensor:
     return labels
 
 
-def loss(of: type) -> type:
-    """The loss of Keras 3 that computes what one of ours does."""
-    return _make_class(of, _Loss)
+def loss(keras_2_class: type) -> type:
+    """Returns the loss of Keras 3 that wraps a loss of Keras 2."""
+    return _make_class(keras_2_class, _Loss)
 
 
-def metric(of: type) -> type:
-    """The metric of Keras 3 that computes what a diagnostic of ours does."""
-    return _make_class(of, _Metric)
+def metric(keras_2_class: type) -> type:
+    """Returns the metric of Keras 3 that wraps a diagnostic of Keras 2."""
+    return _make_class(keras_2_class, _Metric)
 
 
-def _make_class(wrapped: type, base: type) -> type:
-    """A class with the name, the arguments and the docstring of `wrapped`."""
-    parameters = inspect.signature(wrapped).parameters.copy()
+def _make_class(keras_2_class: type, base: type) -> type:
+    """Returns a wrapper with the name, arguments and docstring of a class."""
+    parameters = inspect.signature(keras_2_class).parameters.copy()
     if "reduction" in parameters:
-        default = inspect.signature(keras.losses.Loss).parameters["reduction"]
+        # Keras 2 and 3 have other defaults of the reduction.
+        keras_3_parameters = inspect.signature(keras.losses.Loss).parameters
         parameters["reduction"] = parameters["reduction"].replace(
-            default=default.default
+            default=keras_3_parameters["reduction"].default
         )
     properties = {
         name: property(operator.attrgetter(f"_wrapped.{name}"))
         for name in parameters
         if name not in _KERAS_ATTRIBUTES
     }
-    names = {
-        "OF": wrapped,
-        "__doc__": _with_keras_3_imports(wrapped.__doc__),
+    namespace = {
+        "KERAS_2_CLASS": keras_2_class,
+        "__doc__": _with_keras_3_imports(keras_2_class.__doc__),
         "__module__": __package__,
         "__signature__": inspect.Signature([*parameters.values()]),
     }
-    wrapper = type(wrapped.__name__, (base,), names | properties)
+    wrapper = type(keras_2_class.__name__, (base,), namespace | properties)
     return keras.saving.register_keras_serializable("supcon_tf")(wrapper)
 
 
 def _with_keras_3_imports(docstring: str) -> str:
-    """A docstring whose examples take the classes of Keras 3."""
+    """Returns a docstring whose examples take the classes of Keras 3."""
     docstring = re.sub(
         r"^( +>>> )(import supcon_tf|from supcon_tf import .*)$",
         r"\1from supcon_tf import keras_3",

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from supcon_tf.keras_2 import keras
-from supcon_tf.training.optimizers import Shares, is_kernel
+from supcon_tf.optimizers.shares import Shares, is_kernel
 
 _Adam = keras.optimizers.legacy.Adam
 

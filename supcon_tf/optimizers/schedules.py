@@ -11,6 +11,8 @@ import tensorflow as tf
 from supcon_tf import exceptions
 from supcon_tf.keras_2 import keras
 
+LearningRate = float | keras.optimizers.schedules.LearningRateSchedule
+
 
 def scaled_learning_rate(
     base: float, batch_size: int, scaling: str = "linear"

@@ -1,12 +1,15 @@
 """Every optimizer against its formula in NumPy, step by step."""
 
+import importlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from supcon_tf import training
 from supcon_tf.keras_2 import keras
-from supcon_tf.training import callbacks, lamb
+from supcon_tf.optimizers import lamb
+from supcon_tf.training import callbacks
 
 # A schedule at work: warm-up, peak, two decays.
 SCHEDULE = training.WarmupExponential(0.1, 2, 0.5, warmup_steps=2)
@@ -341,3 +344,10 @@ def test_lamb_trains_on_replicas_with_a_scaled_loss(
         assert int(tf.convert_to_tensor(model.optimizer.iterations)) == 4
     for one, other in zip(*weights, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_files_of_keras_name_the_former_modules():
+    """A model that was saved with its optimizer opens without its import."""
+    for module, name in (("optimizers", "SGD"), ("schedules", "Warmup")):
+        found = importlib.import_module(f"supcon_tf.training.{module}")
+        assert vars(found)[name] is getattr(training, name)
