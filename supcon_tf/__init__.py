@@ -12,8 +12,8 @@ __version__ = "0.1.0"
 
 _MODULES = (
     "augment clients config conversion data distribute doctor evaluation "
-    "finetuning keras_2 losses measures models optimizers reports serving "
-    "settings sweeps text training transfer"
+    "finetuning gallery keras_2 losses measures models optimizers reports "
+    "serving settings sweeps text training transfer"
 ).split()
 _NAMES = {
     "SupConLoss": "losses",

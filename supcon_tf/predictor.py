@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
+from etils import epath
 
 from supcon_tf import (
     config,
@@ -20,6 +21,7 @@ from supcon_tf import (
     run_files,
     serving,
 )
+from supcon_tf import gallery as galleries
 from supcon_tf.clients import model, paths, saved_model
 from supcon_tf.disk import files
 from supcon_tf.host import trust
@@ -71,6 +73,9 @@ class Predictor:
     ):
         paths.check_files(export)
         self.path = path
+        record = epath.Path(export) / run_files.EXPORT_RECORD
+        # {} for a SavedModel of another program.
+        self._checkpoints = files.read_json(record, {}).get("checkpoints", {})
         self._model = saved_model.SavedModel(export)
         signatures = self._model.signatures()
         self._classify = signatures.get("serving_default")
@@ -103,6 +108,31 @@ class Predictor:
             [row["representation"] for row in rows], np.float32
         )
         return representations[0] if _is_single(examples) else representations
+
+    def gallery(self, name: str = "gallery") -> galleries.Searcher:
+        """A gallery of the run, with this model as its encoder.
+
+        Args:
+          name: of the gallery, as of tools/index.py.
+
+        Raises:
+          ValueError: there is no such gallery, or its checkpoint is not that
+            of the export.
+        """
+        path = run_files.RunDirectory(self.path).galleries / name
+        gallery = galleries.open_gallery(path)
+        exceptions.require(
+            "encoder" in self._checkpoints,
+            "a model with a gallery must be an export of tools/export.py",
+            self.path,
+        )
+        checkpoint = self._checkpoints["encoder"]
+        identity = {
+            "checkpoint": checkpoint["name"],
+            "sha256": checkpoint["sha256"],
+        }
+        galleries.check_made_of(str(path), gallery.made_of, identity)
+        return galleries.Searcher(gallery, self.encode, path)
 
     def _answers(
         self, signature: model.Signature, examples: object

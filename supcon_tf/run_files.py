@@ -84,6 +84,7 @@ class RunDirectory:
         self.language_model = self.path / "language_model"
         self.export = self.path / "export"
         self.converted = self.path / "converted"
+        self.galleries = self.path / "galleries"
 
     @property
     def unfinished_file(self) -> epath.Path:

@@ -54,6 +54,7 @@ BELOW["clients"] = {"config", "disk", "host", "settings"}
 # From files alone, so without TensorFlow.
 BELOW["reports"] = BELOW["clients"] | {"display", "run_files", "scores"}
 BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}
+BELOW["gallery"] = BELOW["evaluation"] | {"clients", "display"}
 BELOW["predictor"] = {*BELOW} - {"reports", "sweeps"}
 BELOW["doctor"] = {"data", "disk", "host", "keras_2"}
 BELOW["cli"] = {*BELOW}

@@ -250,6 +250,38 @@ def export(settings: config.ExportSettings) -> None:
     supcon_tf.serving.export(settings)
 
 
+def index(settings: config.IndexSettings) -> None:
+    r"""Makes a gallery of labelled images or texts, and adds or removes rows.
+
+      python tools/index.py --run_dir=runs/mine --data_dir=DIR --name=products
+
+    encodes the images of DIR, one sub-folder per class, by the encoder of the
+    run. New images, of new classes too, need no training:
+
+      python tools/index.py --run_dir=runs/mine --name=products --add=NEW
+
+    Writes galleries/products/ into the run directory. tools/search.py answers
+    from it.
+    """
+    supcon_tf.gallery.index(settings)
+
+
+def search(settings: config.SearchSettings) -> None:
+    r"""Searches a gallery for images or texts: similar rows, and the class.
+
+      python tools/search.py --run_dir=runs/mine --gallery=products \
+        photo.jpg folder/
+
+    A query that is similar to no row is "unknown". Writes a table to stdout,
+    or JSON lines or a page to the output file.
+    """
+    architecture = settings.architecture
+    model = supcon_tf.load(settings.run_dir, architecture=architecture)
+    supcon_tf.gallery.search(settings, model.gallery(settings.gallery))
+    if settings.output:
+        print(settings.output)
+
+
 def predict(settings: config.PredictSettings) -> None:
     r"""Asks an exported model about images or texts: classes, representations.
 
@@ -401,7 +433,7 @@ COMMANDS = {
     and not name.startswith("_")
 }
 # The setting of arguments without a flag.
-_POSITIONAL = {"predict": "images", "report": "runs"}
+_POSITIONAL = {"predict": "images", "report": "runs", "search": "images"}
 
 
 def run(name: str) -> None:

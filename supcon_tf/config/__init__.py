@@ -21,6 +21,7 @@ from supcon_tf.config.export import (
     PredictSettings,
 )
 from supcon_tf.config.finetune import FinetuneSettings
+from supcon_tf.config.gallery import IndexSettings, SearchSettings
 from supcon_tf.config.images import (
     AugmentationSettings,
     DataSettings,

@@ -83,6 +83,54 @@ def load_folder(
     )
 
 
+def load_all_images(
+    data_dir: str, skip_bad_images: bool = False
+) -> sources.Source:
+    """Loads every image of a folder, also those without a class.
+
+    A sub-folder is a class, of one image or more. Images beside the sub-folders
+    have no class, and the label -1.
+
+    Returns:
+      The source, like that of `load_folder`; images without a class are last.
+
+    Raises:
+      ValueError: the folder, a class or a file is not as described there, the
+        folder has splits, or no image.
+    """
+    exceptions.require(
+        os.path.isdir(data_dir), "`data_dir` must be a folder", data_dir
+    )
+    splits = sorted(_split_folders(data_dir).values())
+    exceptions.require(
+        not splits,
+        "`data_dir` must be a folder of classes, not of splits: name one of "
+        "its folders",
+        f"{', '.join(splits)} in {data_dir}",
+    )
+    class_names = list(_class_folders(data_dir, ""))
+    paths, labels, ignored = _list_files(data_dir, "", class_names, True, True)
+    listing = image_names.list_folder(data_dir)
+    exceptions.require(
+        paths or listing.images,
+        "`data_dir` must hold images, or one sub-folder of images per class",
+        f"none in {data_dir}",
+    )
+    paths += listing.images
+    labels = np.append(labels, np.full(len(listing.images), -1))
+    return image_files.make_source(
+        "folder",
+        "test",  # unlike training images, a class may have none
+        class_names,
+        data_dir,
+        paths,
+        labels,
+        check_images=True,
+        skip_bad_images=skip_bad_images,
+        ignored=ignored,
+    )
+
+
 def has_validation(data_dir: str) -> bool:
     """Whether there are folders of train, test and val."""
     return os.path.isdir(data_dir) and _has_validation(_split_folders(data_dir))

@@ -212,7 +212,7 @@ def _check_classes(
     if labels.ndim == 2:
         has_images = labels.any(axis=0)
     else:
-        has_images[labels] = True
+        has_images[labels[labels >= 0]] = True  # -1 is no class
     for label in np.flatnonzero(~has_images) if split == "train" else ():
         raise exceptions.InvalidValue(
             f"class `{class_names[label]}` must have at least one readable "

@@ -1,6 +1,8 @@
 """A gallery on disk: representations of examples, with labels and ids.
 
-A gallery is a directory that is written whole or not at all:
+A gallery is a directory of versions, as exports are, of which the newest
+counts: a change writes a new version, and then removes the earlier ones. A
+version is written whole or not at all:
 
   gallery.json         classes, the checkpoint, the sizes of the other files
   representations.npy  [N, dim] float32, float16 or int8, memory-mapped
@@ -14,6 +16,7 @@ Letters in the shapes: N rows of the gallery, Q queries, k neighbours of each.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Collection, Sequence
@@ -37,6 +40,22 @@ _LARGEST_INT8 = 127
 _REMEDY = "Make the gallery again with tools/index.py --overwrite"
 
 
+@dataclasses.dataclass(frozen=True)
+class Threshold:
+    """The least cosine to the nearest row that makes a query known.
+
+    Attributes:
+      cosine: the threshold.
+      known_rate: share of the known examples that reach it.
+      known_data: path of these examples; None for the rows themselves, each
+        beside the others.
+    """
+
+    cosine: float
+    known_rate: float
+    known_data: str | None = None
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Gallery:
     """Representations of examples, to be searched and to grow.
@@ -49,6 +68,7 @@ class Gallery:
       ids: N different texts, such as the paths of images.
       digests: [N] int64, hashes of the contents.
       made_of: the checkpoint of the encoder.
+      threshold: between queries of the classes and others; None for none.
 
     Example:
       >>> import numpy as np
@@ -68,6 +88,7 @@ class Gallery:
     ids: tuple[str, ...]
     digests: npt.NDArray[np.int64]
     made_of: origins.Identity
+    threshold: Threshold | None = None
 
     def __post_init__(self):
         counts = [len(self.labels), len(self.ids), len(self.digests)]
@@ -110,6 +131,18 @@ class Gallery:
             len(self) > 0, "the gallery must have rows to be searched", 0
         )
         return measures.nearest_neighbors(queries, self.representations, k)
+
+    @functools.cached_property
+    def class_means(self) -> npt.NDArray[np.float32]:
+        """The mean direction of each class, [classes, dim], of unit length."""
+        count = len(self.class_names)
+        is_labelled = self.labels != NO_LABEL
+        means, _ = measures.class_prototypes(
+            self.representations,
+            np.where(is_labelled, self.labels, count),  # one class more
+            num_classes=count + 1,
+        )
+        return means[:-1]
 
     def class_counts(self) -> dict[str, int]:
         """The number of rows of each class, by name."""
@@ -223,32 +256,49 @@ class Gallery:
         )
 
     def save(self, path: epath.PathLike, overwrite: bool = False) -> None:
-        """Writes the gallery to a directory, whole or not at all.
+        """Writes the gallery as the newest version in a directory.
+
+        Earlier versions are removed then.
 
         Raises:
-          ValueError: the directory exists and `overwrite` is False, or another
-            process writes it.
+          ValueError: the directory has a gallery and `overwrite` is False, or
+            another process writes it.
         """
         path = epath.Path(files.expanded(path, "path"))
-        exceptions.require(
-            overwrite or not path.exists(), "`path` must not exist", path
-        )
-        with (
-            locks.held(path.parent, f"gallery {path.name}"),
-            files.make_atomically(path, overwrite=overwrite) as partial,
-        ):
-            for name in _ARRAYS:
-                with (partial / f"{name}.npy").open("wb") as file:
-                    np.save(file, getattr(self, name))
-            (partial / _IDS).write_text(json.dumps(self.ids))
-            names = [*(f"{name}.npy" for name in _ARRAYS), _IDS]
-            record = {
-                "format": _FORMAT,
-                "class_names": self.class_names,
-                "made_of": self.made_of,
-                "files": {name: files.digest(partial / name) for name in names},
-            }
-            files.write_json(partial / _RECORD, record, ensure_ascii=False)
+        with locks.held(path, "gallery"):
+            exceptions.require(
+                overwrite or not exists(path),
+                "`path` must have no gallery",
+                path,
+            )
+            earlier = _numbered(path)  # also what is left of a removal
+            newest = max(earlier, default=0) + 1
+            with files.make_atomically(path / str(newest)) as partial:
+                self._write(partial)
+            for version in earlier.values():
+                version.rmtree()
+
+    def _write(self, directory: epath.Path) -> None:
+        """Writes the files of a version."""
+        for name in _ARRAYS:
+            with (directory / f"{name}.npy").open("wb") as file:
+                np.save(file, getattr(self, name))
+        (directory / _IDS).write_text(json.dumps(self.ids))
+        names = [*(f"{name}.npy" for name in _ARRAYS), _IDS]
+        threshold = self.threshold and dataclasses.asdict(self.threshold)
+        record = {
+            "format": _FORMAT,
+            "class_names": self.class_names,
+            "made_of": self.made_of,
+            "threshold": threshold,
+            "files": {name: files.digest(directory / name) for name in names},
+        }
+        files.write_json(directory / _RECORD, record, ensure_ascii=False)
+
+
+def exists(path: epath.PathLike) -> bool:
+    """Whether a directory has a gallery."""
+    return bool(_versions(epath.Path(path)))
 
 
 def open_gallery(path: epath.PathLike) -> Gallery:
@@ -257,11 +307,12 @@ def open_gallery(path: epath.PathLike) -> Gallery:
     Raises:
       ValueError: there is no gallery, or a file of it is missing or cut.
     """
-    path = epath.Path(files.expanded(path, "path"))
-    if not (path / _RECORD).exists():
-        raise exceptions.InvalidValue(
-            f"`path` must be a gallery of tools/index.py, got {path}"
-        )
+    folder = epath.Path(files.expanded(path, "path"))
+    versions = _versions(folder)
+    exceptions.require(
+        versions, "`path` must be a gallery of tools/index.py", folder
+    )
+    path = versions[max(versions)]
     record = files.read_json(path / _RECORD, {}, _REMEDY)
     with files.readable(path / _RECORD, _REMEDY):
         exceptions.require(
@@ -285,7 +336,26 @@ def open_gallery(path: epath.PathLike) -> Gallery:
             class_names=tuple(record["class_names"]),
             ids=tuple(files.read_json(path / _IDS, [], _REMEDY)),
             made_of=record["made_of"],
+            threshold=record["threshold"] and Threshold(**record["threshold"]),
         )
+
+
+def _versions(path: epath.Path) -> dict[int, epath.Path]:
+    """The versions of a gallery by their numbers; {} for no gallery."""
+    return {
+        number: version
+        for number, version in _numbered(path).items()
+        if (version / _RECORD).exists()
+    }
+
+
+def _numbered(path: epath.Path) -> dict[int, epath.Path]:
+    """The directories whose names are numbers, by these."""
+    return {
+        int(version.name): version
+        for version in files.children(path)
+        if version.name.isdecimal()
+    }
 
 
 def check_made_of(

@@ -55,7 +55,9 @@ def neighbor_scores(
 
 
 def mahalanobis_scores(
-    queries: neighbors.Matrix, bank: neighbors.Matrix, bank_labels: npt.ArrayLike
+    queries: neighbors.Matrix,
+    bank: neighbors.Matrix,
+    bank_labels: npt.ArrayLike,
 ) -> npt.NDArray[np.float32]:
     """Minus the Mahalanobis distance to the nearest class mean: SSD+.
 

@@ -1,0 +1,40 @@
+"""The answer of a gallery to a query."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Match:
+    """A row of a gallery that is similar to a query.
+
+    Attributes:
+      id: of the row, such as the path of an image.
+      class_name: None for a row without a class.
+      similarity: cosine, in -1..1.
+    """
+
+    id: str
+    class_name: str | None
+    similarity: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """The answer of a gallery to a query.
+
+    Attributes:
+      name: the first of `classes`; "unknown" for a query that is not known, and
+        for a gallery without classes.
+      is_known: whether the most similar row reaches the threshold; None for a
+        gallery without a threshold.
+      classes: scores by class, the highest first, at most five: the cosine to
+        the mean of the class, or its share in the votes of the matches.
+      matches: the most similar rows, most similar first.
+    """
+
+    name: str
+    is_known: bool | None
+    classes: dict[str, float]
+    matches: tuple[Match, ...]

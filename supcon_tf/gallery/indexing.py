@@ -1,0 +1,276 @@
+"""From images or texts to a gallery of a run, and changes of a gallery."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+from collections.abc import Sequence
+
+import numpy as np
+from etils import epath
+
+from supcon_tf import config, data, datasets, exceptions, measures, text
+from supcon_tf.data import folder, subsets
+from supcon_tf.disk import files, locks
+from supcon_tf.gallery import store
+from supcon_tf.training import console, representations, runs
+
+
+def index(settings: config.IndexSettings) -> store.Gallery:
+    """Makes or changes a gallery: tools/index.py.
+
+    Everything is checked and encoded first; the gallery is then written whole,
+    in the place of an earlier one.
+
+    Example:
+      >>> from supcon_tf import config, gallery
+      >>> settings = config.IndexSettings(
+      ...     "runs/mine", data_dir="photos/train", overwrite=True
+      ... )
+      >>> shelf = gallery.index(settings)
+      >>> len(shelf), shelf.class_names
+      (48, ('bright', 'dark', 'mid'))
+
+    Returns:
+      The gallery.
+
+    Raises:
+      ValueError: there is no run; the gallery exists, or is to be changed and
+        does not exist or is of another checkpoint; the data cannot be read; or
+        an id or a class that is to be removed is not there.
+    """
+    run = runs.open_run(settings.run_dir, architecture=settings.architecture)
+    galleries = run.files.galleries
+    path = galleries / settings.name
+    files.check_writable("run_dir", galleries)
+    with locks.held(path, "gallery"):
+        exceptions.require(
+            settings.data_dir is None
+            or settings.overwrite
+            or not store.exists(path),
+            "--name must be of no gallery that exists; --add grows it, and "
+            "--overwrite replaces it",
+            path,
+        )
+        gallery = None
+        if settings.data_dir is None:
+            gallery = open_of_run(run, settings.name)
+        changed = _changed(settings, run, gallery)
+        threshold = _threshold(settings, run, changed)
+        changed = dataclasses.replace(changed, threshold=threshold)
+        changed.save(path, overwrite=True)
+    _print(path, changed)
+    return store.open_gallery(path)
+
+
+def open_of_run(run: runs.Run, name: str) -> store.Gallery:
+    """Opens a gallery of a run.
+
+    Raises:
+      ValueError: there is none, or it is of another checkpoint.
+    """
+    path = run.files.galleries / name
+    names = [
+        folder.name
+        for folder in files.children(run.files.galleries)
+        if store.exists(folder)
+    ]
+    exceptions.require(
+        store.exists(path),
+        f"the gallery must be one of {run.files.path}, which has "
+        f"{', '.join(names) or 'none'}",
+        name,
+    )
+    gallery = store.open_gallery(path)
+    store.check_made_of(str(path), gallery.made_of, run.identity)
+    return gallery
+
+
+def _changed(
+    settings: config.IndexSettings,
+    run: runs.Run,
+    gallery: store.Gallery | None,
+) -> store.Gallery:
+    """The new gallery, or the earlier one after the change of the settings."""
+    if settings.remove or settings.remove_class:
+        remaining = gallery.remove(settings.remove, settings.remove_class)
+        removed = len(gallery) - len(remaining)
+        console.print_line("removed", f"{removed:,} rows")
+        return remaining
+    examples = _read_examples(settings, run, settings.data_dir or settings.add)
+    if gallery is None:
+        return encode(run, examples, settings.gallery_dtype)
+    missing = gallery.missing(
+        examples.digests, examples.labels, examples.class_names
+    )
+    present = len(examples.ids) - len(missing)
+    console.print_line("there already", f"{present:,} of {len(examples.ids):,}")
+    if not len(missing):
+        return gallery
+    return gallery.add(encode(run, examples.part(missing)))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Examples:
+    """Labelled examples that are to be encoded.
+
+    Attributes:
+      source: of the examples.
+      labels: [examples] int32, -1 for none.
+      class_names: one per label.
+      ids: different texts.
+      digests: [examples] int64, hashes of the contents.
+    """
+
+    source: data.Source
+    labels: np.ndarray
+    class_names: tuple[str, ...]
+    ids: tuple[str, ...]
+    digests: np.ndarray
+
+    def part(self, positions: np.ndarray) -> Examples:
+        """The examples at rising positions."""
+        return Examples(
+            subsets.subset(self.source, positions),
+            self.labels[positions],
+            self.class_names,
+            tuple(self.ids[position] for position in positions),
+            self.digests[positions],
+        )
+
+
+def encode(
+    run: runs.Run, examples: Examples, dtype: str = "float32"
+) -> store.Gallery:
+    """A gallery of examples, by the encoder of a run."""
+    with data.reading(lambda: [examples.source]):
+        rows, _ = representations.represent(
+            run.encoder, examples.source, image_size=run.image_size
+        )
+    exceptions.require(
+        np.isfinite(rows).all(),
+        f"the representations of {run.checkpoint} must be finite",
+        "NaN or infinity",
+    )
+    return store.Gallery(
+        store.quantized(rows, dtype),
+        examples.labels,
+        examples.class_names,
+        examples.ids,
+        examples.digests,
+        run.identity,
+    )
+
+
+def _read_examples(
+    settings: config.IndexSettings, run: runs.Run, path: str
+) -> Examples:
+    """The examples at a path of --data_dir, --add or --known_data."""
+    path = files.whole(path)
+    if run.is_of_texts:
+        return _read_texts(run, path)
+    run.check_rgb("a gallery")
+    if os.path.isdir(path):
+        source = folder.load_all_images(path, settings.skip_bad_images)
+    else:
+        source = data.load(
+            datasets.name_by_path(path, "folder"),
+            settings.split,
+            path,
+            skip_bad_images=settings.skip_bad_images,
+        )
+    exceptions.require(
+        not source.is_multi_label,
+        f"{path} must have one label per image for a gallery",
+        "several",
+    )
+    root = path if os.path.isdir(path) else os.path.dirname(path)
+    return Examples(
+        source,
+        np.asarray(source.labels, np.int32),
+        source.class_names,
+        tuple(os.path.join(root, identifier) for identifier in source.ids),
+        np.asarray(source.digests, np.int64),
+    )
+
+
+def _read_texts(run: runs.TextRun, path: str) -> Examples:
+    """The examples of a file of texts, like that of the run's training."""
+    settings = run.settings
+    texts = text.read_texts(path, settings.text_columns, settings.label_column)
+    source = text.to_source(texts, run.tokenizer, settings.max_length)
+    return Examples(
+        source,
+        np.asarray(source.labels, np.int32),
+        source.class_names,
+        tuple(f"{os.path.dirname(path)}/{line}" for line in source.ids),
+        _digests(source.texts),
+    )
+
+
+def _digests(texts: Sequence[str]) -> np.ndarray:
+    """The first 8 bytes of the SHA-256 of each text, [texts] int64."""
+    joined = b"".join(
+        hashlib.sha256(line.encode()).digest()[:8] for line in texts
+    )
+    return np.frombuffer(joined, np.int64)
+
+
+def _threshold(
+    settings: config.IndexSettings, run: runs.Run, gallery: store.Gallery
+) -> store.Threshold | None:
+    """The threshold between known and unknown queries; None for too few rows.
+
+    It comes from --known_data, now or at an earlier change, or from the rows
+    of classes of two rows or more, each beside all others.
+    """
+    if settings.known_data:
+        known = encode(run, _read_examples(settings, run, settings.known_data))
+        scores = measures.neighbor_scores(
+            known.representations, gallery.representations
+        )
+        return store.Threshold(
+            measures.known_threshold(scores, settings.known_rate),
+            settings.known_rate,
+            files.whole(settings.known_data),
+        )
+    if gallery.threshold and gallery.threshold.known_data:
+        return gallery.threshold
+    has_label = gallery.labels != store.NO_LABEL
+    counts = np.bincount(gallery.labels[has_label], minlength=1)
+    is_paired = has_label & (counts[gallery.labels] > 1)
+    if not is_paired.any():
+        return None
+    scores = measures.neighbor_scores(
+        gallery.representations, gallery.representations, leave_one_out=True
+    )
+    return store.Threshold(
+        measures.known_threshold(scores[is_paired], settings.known_rate),
+        settings.known_rate,
+    )
+
+
+def _print(path: epath.Path, gallery: store.Gallery) -> None:
+    """Prints what a gallery has."""
+    unlabelled = int((gallery.labels == store.NO_LABEL).sum())
+    classes = f"{len(gallery.class_names):,} classes"
+    if unlabelled:
+        classes += f", {unlabelled:,} rows without a class"
+    dtype = gallery.representations.dtype.name
+    console.print_line(
+        "gallery",
+        f"{path}: {len(gallery):,} rows of {gallery.dim} {dtype}, {classes}",
+    )
+    threshold = gallery.threshold
+    if threshold is None:
+        console.print_line(
+            "unknown", "no threshold: no class has two rows (--known_data)"
+        )
+        return
+    origin = threshold.known_data or "each row beside the others"
+    console.print_line(
+        "unknown",
+        f"below a cosine of {threshold.cosine:.4f}, which "
+        f"{threshold.known_rate:.0%} of the known reach ({origin})",
+    )

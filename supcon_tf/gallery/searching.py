@@ -1,0 +1,280 @@
+"""Answers of a gallery: the most similar rows, the class, or "unknown"."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from supcon_tf import config, exceptions, measures
+from supcon_tf.clients import paths
+from supcon_tf.disk import files
+from supcon_tf.display import text_table
+from supcon_tf.gallery import page, store
+from supcon_tf.gallery.answers import Answer, Match
+
+UNKNOWN = "unknown"
+ANSWERS = "mean", "votes"
+_LISTED_CLASSES = 5
+
+
+class Searcher:
+    """A gallery together with the encoder that it was made by.
+
+    `supcon_tf.load("RUN").gallery("NAME")` is one.
+
+    Example:
+      >>> import supcon_tf
+      >>> from supcon_tf import config, gallery
+      >>> settings = config.IndexSettings(
+      ...     "runs/mine", data_dir="photos/train", overwrite=True
+      ... )
+      >>> _ = gallery.index(settings)
+      >>> products = supcon_tf.load("runs/mine").gallery("gallery")
+      >>> answer = products.search("photos/train/dark/00.png", k=3)
+      >>> answer.matches[0].class_name, round(answer.matches[0].similarity, 3)
+      ('dark', 1.0)
+
+    Attributes:
+      gallery: its rows at present.
+
+    Args:
+      gallery: the rows.
+      encode: from examples to representations [n, dim].
+      path: where `save` writes the gallery.
+    """
+
+    def __init__(
+        self,
+        gallery: store.Gallery,
+        encode: Callable[[Sequence[object]], np.ndarray],
+        path: str | os.PathLike[str],
+    ):
+        self.gallery = gallery
+        self._encode = encode
+        self._path = path
+
+    def search(
+        self, examples: object, k: int = 5, answer_by: str = "mean"
+    ) -> Answer | list[Answer]:
+        """The k most similar rows, and the class, of one example or several.
+
+        Args:
+          examples: an image or a text, or several, as of `Predictor.predict`.
+          k: rows of an answer.
+          answer_by: "mean", the class whose mean is most similar, or "votes" of
+            the k rows, which a class of few rows loses.
+
+        Raises:
+          ValueError: an example is no image, the gallery is empty, or
+            `answer_by` is none of these.
+        """
+        exceptions.require_one_of(ANSWERS, "answer_by", answer_by)
+        representations = self._encode(examples)
+        queries = np.atleast_2d(representations)  # [Q, dim]
+        answers = _answers(self.gallery, queries, k, answer_by)
+        return answers[0] if representations.ndim == 1 else answers
+
+    def predict(
+        self, examples: object, k: int = 5, answer_by: str = "mean"
+    ) -> str | list[str]:
+        """The class of one example, or of each of several; or "unknown".
+
+        Raises as `search`.
+        """
+        answers = self.search(examples, k, answer_by)
+        if isinstance(answers, Answer):
+            return answers.name
+        return [answer.name for answer in answers]
+
+    def add(
+        self,
+        examples: Iterable[object],
+        class_names: Sequence[str | None],
+        ids: Sequence[str] | None = None,
+    ) -> None:
+        """Adds examples; `save` writes them to the disk.
+
+        Args:
+          examples: images or texts, as of `Predictor.predict`.
+          class_names: of each example; None for none.
+          ids: different texts, one per example, in the place of equal ones of
+            the gallery; None for the paths of images, or hashes.
+
+        Raises:
+          ValueError: the numbers of examples, classes and ids differ, or an
+            example is no image.
+        """
+        examples = list(examples)
+        exceptions.require(
+            len(class_names) == len(examples),
+            f"`class_names` must be of the {len(examples)} examples",
+            len(class_names),
+        )
+        representations = np.asarray(self._encode(examples), np.float32)
+        names = sorted({name for name in class_names if name is not None})
+        digests = np.array([_digest(row) for row in representations], np.int64)
+        if ids is None:
+            ids = [*map(_default_id, examples, digests.tolist())]
+        labels = [
+            store.NO_LABEL if name is None else names.index(name)
+            for name in class_names
+        ]
+        self.gallery = self.gallery.add(
+            store.Gallery(
+                representations,
+                np.array(labels, np.int32),
+                tuple(names),
+                tuple(ids),
+                digests,
+                self.gallery.made_of,
+            )
+        )
+
+    def remove(
+        self, ids: Sequence[str] = (), class_names: Sequence[str] = ()
+    ) -> None:
+        """Removes rows by their ids, or by classes; ValueError for others."""
+        self.gallery = self.gallery.remove(ids, class_names)
+
+    def save(self) -> None:
+        """Writes the gallery in the place of the one on the disk."""
+        self.gallery.save(self._path, overwrite=True)
+
+
+def search(settings: config.SearchSettings, searcher: Searcher) -> None:
+    """Searches a gallery for images or texts: tools/search.py.
+
+    Args:
+      settings: of the tool.
+      searcher: of the gallery.
+
+    Example:
+      >>> import supcon_tf
+      >>> from supcon_tf import config, gallery
+      >>> indexing = config.IndexSettings(
+      ...     "runs/mine", data_dir="photos/train", overwrite=True
+      ... )
+      >>> _ = gallery.index(indexing)
+      >>> settings = config.SearchSettings(
+      ...     "runs/mine", images=("photos/test/dark",), output="a.jsonl",
+      ...     overwrite=True,
+      ... )
+      >>> searcher = supcon_tf.load("runs/mine").gallery("gallery")
+      >>> gallery.search(settings, searcher)
+
+    Raises:
+      ValueError: an image cannot be read, or the output file exists.
+      FileNotFoundError: an image does not exist.
+    """
+    exceptions.require(
+        settings.output is None
+        or settings.overwrite
+        or not os.path.exists(settings.output),
+        "--output must not exist without --overwrite",
+        settings.output,
+    )
+    queries = [str(path) for path in settings.text]
+    if settings.images:
+        queries = [str(path) for path in paths.find_images(settings.images)]
+    answers = searcher.search(queries, settings.neighbors, settings.answer_by)
+    if settings.output is None:
+        print(text_table.text_table(_table(queries, answers)))
+    elif settings.output.lower().endswith(".html"):
+        page.write(settings.output, queries, answers)
+    else:
+        lines = (
+            json.dumps({"query": query, **dataclasses.asdict(answer)})
+            for query, answer in zip(queries, answers, strict=True)
+        )
+        content = "".join(f"{line}\n" for line in lines)
+        files.write_atomically(settings.output, content)
+
+
+def _table(
+    queries: Sequence[str], answers: Sequence[Answer]
+) -> list[tuple[str, ...]]:
+    """The rows of a table: a line for each query and each of its matches."""
+    rows = [("query", "answer", "similarity", "class", "match")]
+    for query, answer in zip(queries, answers, strict=True):
+        for match in answer.matches:
+            name = match.class_name or "-"
+            cosine = f"{match.similarity:.4f}"
+            rows.append((query, answer.name, cosine, name, match.id))
+            query = ""
+    return rows
+
+
+def _default_id(example: object, digest: int) -> str:
+    """The path of an image file, or a hash of the content."""
+    if isinstance(example, str | os.PathLike) and os.path.exists(example):
+        return files.whole(os.fspath(example))
+    return f"{digest % 2**64:016x}"
+
+
+def _digest(row: np.ndarray) -> int:
+    """A hash of a representation, which stands for the content."""
+    digest = hashlib.sha256(np.ascontiguousarray(row).tobytes()).digest()
+    return int.from_bytes(digest[:8], "little", signed=True)
+
+
+def _answers(
+    gallery: store.Gallery, queries: np.ndarray, k: int, answer_by: str
+) -> list[Answer]:
+    """The answers to representations [Q, dim]."""
+    similarities, rows = gallery.search(queries, k)  # [Q, k] each
+    by_mean = answer_by == "mean" and gallery.class_names
+    cosines_to_means = np.zeros([len(queries), 0])  # [Q, classes]
+    if by_mean:
+        present = np.ones(len(gallery.class_names), bool)
+        cosines_to_means = measures.prototype_similarities(
+            queries, gallery.class_means, present
+        )
+    answers = []
+    for cosines, query_rows, class_scores in zip(
+        similarities, rows, cosines_to_means, strict=True
+    ):
+        if not by_mean:
+            class_scores = _votes(gallery, cosines, query_rows)
+        matches = tuple(
+            Match(
+                gallery.ids[row],
+                gallery.class_name(gallery.labels[row]),
+                float(cosine),
+            )
+            for cosine, row in zip(cosines, query_rows, strict=True)
+        )
+        order = np.argsort(-class_scores, kind="stable")[:_LISTED_CLASSES]
+        classes = {
+            gallery.class_names[label]: float(class_scores[label])
+            for label in order
+            if by_mean or class_scores[label] > 0
+        }
+        is_known = None
+        if gallery.threshold is not None:
+            is_known = bool(cosines[0] >= gallery.threshold.cosine)
+        name = UNKNOWN
+        if is_known is not False:
+            name = next(iter(classes), UNKNOWN)
+        answers.append(Answer(name, is_known, classes, matches))
+    return answers
+
+
+def _votes(
+    gallery: store.Gallery, cosines: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
+    """The share of each class in the votes of the rows, [classes]."""
+    is_labelled = gallery.labels[rows] != store.NO_LABEL
+    if not is_labelled.any():
+        return np.zeros(len(gallery.class_names), np.float32)
+    (shares,) = measures.vote(
+        cosines[None, is_labelled],
+        rows[None, is_labelled],
+        np.maximum(gallery.labels, 0),
+        num_classes=len(gallery.class_names),
+    )
+    return shares

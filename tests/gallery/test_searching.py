@@ -1,0 +1,189 @@
+"""Galleries of a trained run: indexed, grown, searched, by tools and Python."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import supcon_tf
+from supcon_tf import config, gallery, measures, training
+from tests import forks, processes
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory, image_folder):
+    """Images with a class that the run has not seen, and loose images."""
+    root = tmp_path_factory.mktemp("galleries")
+    shutil.copytree(image_folder / "train", root / "known")
+    rng = np.random.default_rng(1)
+    (root / "new" / "odd").mkdir(parents=True)
+    for index in range(3):
+        pixels = rng.integers(0, 255, [20, 24, 3], np.uint8)
+        Image.fromarray(pixels).save(root / "new" / "odd" / f"{index}.png")
+    (root / "loose").mkdir()
+    shutil.copy(root / "new" / "odd" / "0.png", root / "loose" / "a.png")
+    return root
+
+
+@pytest.fixture
+def index(copied_run, folders):
+    """Runs the tool on a copy of a run; paths are relative to the folders."""
+
+    def call(**options):
+        for name in ("data_dir", "add", "known_data"):
+            if name in options:
+                options[name] = str(folders / options[name])
+        settings = config.IndexSettings(str(copied_run.path), **options)
+        return gallery.index(settings)
+
+    return call
+
+
+@pytest.fixture
+def copied_run(copy_run, tmp_path):
+    return copy_run(tmp_path / "run")
+
+
+def test_a_gallery_has_the_representations_of_the_run(index, copied_run):
+    shelf = index(data_dir="known")
+    run = training.Run.open(copied_run.path)
+    rows, labels = training.represent(
+        run.encoder, run.source("train"), image_size=run.image_size
+    )
+    assert shelf.class_names == run.class_names
+    assert np.array_equal(shelf.labels, labels)
+    np.testing.assert_allclose(shelf.representations, rows, atol=1e-6)
+    assert shelf.made_of == run.identity
+    scores = measures.neighbor_scores(rows, rows, leave_one_out=True)
+    threshold = measures.known_threshold(scores, 0.95)
+    assert shelf.threshold.cosine == pytest.approx(threshold, abs=1e-6)
+    assert shelf.threshold.known_rate == 0.95
+
+
+def test_a_gallery_grows_by_what_it_lacks(index, capsys, folders):
+    index(data_dir="known")
+    shelf = index(add="new")
+    assert shelf.class_counts() == {
+        "bright": 16,
+        "dark": 16,
+        "mid": 16,
+        "odd": 3,
+    }
+    assert index(add="new").ids == shelf.ids
+    assert "there already 3 of 3" in capsys.readouterr().out
+    loose = index(add="loose")
+    assert loose.ids[-1] == str(folders / "loose" / "a.png")
+    assert loose.class_name(loose.labels[-1]) is None
+    assert index(remove=(loose.ids[-1],)).ids == shelf.ids
+    remaining = index(remove_class=("odd", "mid"))
+    assert remaining.class_counts() == {"bright": 16, "dark": 16}
+
+
+def test_the_threshold_is_that_of_known_data(index, folders):
+    shelf = index(data_dir="known", known_data="new", known_rate=1.0)
+    assert shelf.threshold.known_data == str(folders / "new")
+    grown = index(add="new")  # keeps it
+    assert grown.threshold == shelf.threshold
+    with_one_image_each = index(data_dir="loose", name="other")
+    assert with_one_image_each.threshold is None
+
+
+def test_python_answers(index, copied_run, folders, tmp_path):
+    index(data_dir="known", name="products")
+    model = supcon_tf.load(copied_run.path)
+    products = model.gallery("products")
+    image = folders / "known" / "dark" / "01.jpg"
+    answer = products.search(image, k=3)
+    assert answer.is_known and answer.name == "dark"
+    assert answer.matches[0].id == str(image)
+    assert answer.matches[0].similarity == pytest.approx(1, abs=1e-4)
+    assert {*answer.classes} == {"bright", "dark", "mid"}
+    votes = products.search(image, k=7, answer_by="votes").classes
+    assert (
+        sum(votes.values()) == pytest.approx(1) and next(iter(votes)) == "dark"
+    )
+    images = sorted((folders / "new" / "odd").iterdir())
+    limit = gallery.Threshold(0.99999, 0.95)
+    products.gallery = dataclasses.replace(products.gallery, threshold=limit)
+    assert products.predict(images) == ["unknown"] * 3
+    products.add(images, ["odd", "odd", None])
+    assert products.predict(images)[:2] == ["odd", "odd"]
+    by_votes = products.search(images[2], k=1, answer_by="votes")
+    assert by_votes.classes == {} and by_votes.name == "unknown"
+    products.remove(class_names=["dark"])
+    products.save()
+    again = model.gallery("products").gallery
+    assert again.ids == products.gallery.ids
+    assert "dark" not in again.class_names
+    with pytest.raises(ValueError, match="must be of the 1 examples, got 2"):
+        products.add(images[:1], ["a", "b"])
+    with pytest.raises(ValueError, match="must be a gallery of tools/index.py"):
+        model.gallery("none")
+
+
+def test_a_gallery_of_another_checkpoint_is_refused(index, copied_run):
+    shelf = index(data_dir="known")
+    other = {**shelf.made_of, "sha256": "0" * 64}
+    path = copied_run.galleries / "gallery"
+    dataclasses.replace(shelf, made_of=other).save(path, overwrite=True)
+    message = "must be of step-.*, the checkpoint of the model, got that of"
+    with pytest.raises(ValueError, match=message):
+        index(add="new")
+    with pytest.raises(ValueError, match=message):
+        supcon_tf.load(copied_run.path).gallery()
+
+
+def test_bad_input_is_refused_before_anything_is_written(
+    index, copied_run, folders, tmp_path
+):
+    for options, message in (
+        ({}, "one of --data_dir, --add, .* must be given, got none"),
+        ({"data_dir": "known", "add": "new"}, "given, got --data_dir, --add"),
+        ({"add": "new"}, "must be one of .*, which has none, got gallery"),
+        ({"add": "new", "gallery_dtype": "int8"}, "--gallery_dtype must be le"),
+        ({"data_dir": "."}, "must hold image files only|must be a folder of"),
+        ({"data_dir": "nowhere"}, "`data_dir` must"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            index(**options)
+    assert not copied_run.galleries.exists()
+    index(data_dir="known")
+    with pytest.raises(ValueError, match="--name must be of no gallery"):
+        index(data_dir="new")
+    with pytest.raises(ValueError, match="`ids` must be in the gallery"):
+        index(remove=("nothing",))
+
+
+def run_tool(name, *arguments):
+    done = forks.run(processes.ROOT / "tools" / f"{name}.py", *arguments)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done
+
+
+def test_the_tools(index, copied_run, folders, tmp_path):
+    """Both in processes: a table, JSON lines, a page."""
+    run_dir = f"--run_dir={copied_run.path}"
+    data_dir = f"--data_dir={folders / 'known'}"
+    done = run_tool("index", run_dir, data_dir)
+    assert "48 rows of 26 float32, 3 classes" in done.stdout
+    image = str(folders / "known" / "dark" / "01.jpg")
+    output = tmp_path / "answers.jsonl"
+    search = "search", run_dir, image, str(folders / "loose")
+    done = run_tool(*search, f"--output={output}")
+    lines = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [line["query"] for line in lines] == [
+        image,
+        str(folders / "loose" / "a.png"),
+    ]
+    assert lines[0]["matches"][0]["id"] == image
+    assert len(lines[0]["matches"]) == 5
+    done = run_tool(*search, "--neighbors=2")
+    header, *rows = done.stdout.splitlines()
+    assert header.split() == ["query", "answer", "similarity", "class", "match"]
+    assert len(rows) == 4 and image in rows[0]
+    page = tmp_path / "answers.html"
+    run_tool(*search, f"--output={page}")
+    assert page.read_text().count("<img ") == 12
