@@ -176,8 +176,8 @@ def _measured(
     """Test figures of candidates by name; corruption errors of the chosen."""
     from supcon_tf import config, data, measures, training
     from supcon_tf.data import subsets
-    from supcon_tf.evaluation import robustness
     from supcon_tf.finetuning import candidates
+    from supcon_tf.robustness import robustness
     from supcon_tf.training import representations
 
     run = training.Run.open(own.run_dir, architecture=own.architecture)

@@ -13,7 +13,7 @@ __version__ = "0.1.0"
 _MODULES = (
     "augment clients config conversion data distribute doctor evaluation "
     "finetuning keras_2 losses measures models optimizers reports serving "
-    "settings sweeps text training"
+    "settings sweeps text training transfer"
 ).split()
 _NAMES = {
     "SupConLoss": "losses",

@@ -7,6 +7,7 @@ this table, which needs no TensorFlow.
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from collections.abc import Iterable, Mapping
 
@@ -90,6 +91,12 @@ _PARTS = (
 )
 # The part of evaluation.json with the measures of users.
 USER_MEASURES = "measures"
+
+
+def to_json(results: dict[str, object]) -> str:
+    """Results of an evaluation or a transfer as JSON, a line per top key."""
+    lines = [f" {json.dumps(k)}: {json.dumps(v)}" for k, v in results.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def value_at(results: object, path: str) -> float | None:

@@ -45,8 +45,9 @@ BELOW["data"] = {
 }
 BELOW["text"] = {"data", "disk", "host", "keras_2", "models", "tracing"}
 BELOW["training"] = {*BELOW} - {"display"}
-for above in ("evaluation", "serving", "conversion"):
+for above in ("robustness", "transfer", "serving", "conversion"):
     BELOW[above] = BELOW["training"] | {"display", "training"}
+BELOW["evaluation"] = BELOW["transfer"] | {"robustness", "transfer"}
 BELOW["finetuning"] = BELOW["evaluation"] | {"evaluation"}
 # Of what is exported, so without the model's code.
 BELOW["clients"] = {"config", "disk", "host", "settings"}

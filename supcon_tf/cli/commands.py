@@ -178,8 +178,8 @@ def transfer(settings: config.TransferSettings) -> None:
     predictions.npz, and of a fine-tuning checkpoints/, into that sub-directory
     of the run directory.
     """
-    measured = supcon_tf.evaluation.transfer_encoder(settings)
-    print(supcon_tf.evaluation.transfer_table(measured))
+    measured = supcon_tf.transfer.transfer_encoder(settings)
+    print(supcon_tf.transfer.transfer_table(measured))
 
 
 def sweep(settings: config.SweepSettings) -> None:

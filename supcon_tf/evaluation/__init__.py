@@ -11,7 +11,6 @@ from supcon_tf.evaluation.plots import (
     plot_views,
 )
 from supcon_tf.evaluation.results import results_table
-from supcon_tf.evaluation.transfer import transfer_encoder, transfer_table
 from supcon_tf.measures import (
     calibration_bins,
     expected_calibration_error,
@@ -20,3 +19,4 @@ from supcon_tf.measures import (
     prototype_predict,
     top_k_accuracy,
 )
+from supcon_tf.transfer import transfer_encoder, transfer_table

@@ -7,43 +7,18 @@ memory: `measures.Predictions` and predictions.npz hold a part of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from supcon_tf import config, measures
 from supcon_tf.evaluation import splits
+from supcon_tf.measures import kept
 from supcon_tf.training import runs
 
 # From representations [n, dim] to the probabilities [n, classes] of each
 # classifier, by its name.
 Classify = Callable[[np.ndarray], dict[str, np.ndarray]]
-
-_MOST_PROBABILITIES = 10**8  # that predictions.npz holds: 400 MB
-_KEPT_CLASSES = 10  # of an example, where not all fit
-
-
-class Kept(NamedTuple):
-    """Probabilities as predictions.npz holds them.
-
-    Attributes:
-      probabilities: [examples, classes], or [examples, 10] where all of them
-        are more than 100 million: the highest, falling.
-      classes: [examples, 10] ids of their classes; None where all are there.
-    """
-
-    probabilities: np.ndarray
-    classes: np.ndarray | None
-
-
-def keep(probabilities: np.ndarray, num_examples: int) -> Kept:
-    """The probabilities [..., classes] that predictions.npz has room for."""
-    num_classes = probabilities.shape[-1]
-    if num_examples * num_classes <= _MOST_PROBABILITIES:
-        return Kept(probabilities, None)
-    highest = tf.math.top_k(probabilities, min(_KEPT_CLASSES, num_classes))
-    return Kept(highest.values.numpy(), highest.indices.numpy())
 
 
 def make_classify(
@@ -59,8 +34,8 @@ def make_classify(
 
 def by_classifiers(
     split: splits.EncodedSplit, classify: Classify
-) -> tuple[dict[str, measures.Predictions], Kept | None]:
-    """The predictions of each classifier, and `Kept` of the first.
+) -> tuple[dict[str, measures.Predictions], kept.Kept | None]:
+    """The predictions of each classifier, and `kept.Kept` of the first.
 
     {} and None where there is no classifier.
     """
@@ -69,7 +44,7 @@ def by_classifiers(
     def classify_part(part: slice) -> dict[str, np.ndarray]:
         probabilities = classify(split.representations[part])
         for first in [*probabilities.values()][:1]:
-            parts.append(keep(first, num_examples))
+            parts.append(kept.keep(first, num_examples))
         return probabilities
 
     predictions = measures.predict_in_parts(
@@ -81,7 +56,7 @@ def by_classifiers(
         None if arrays[0] is None else np.concatenate(arrays)
         for arrays in zip(*parts, strict=True)
     )
-    return predictions, Kept(*fields)
+    return predictions, kept.Kept(*fields)
 
 
 def by_prototypes(

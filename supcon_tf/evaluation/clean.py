@@ -6,6 +6,7 @@ import numpy as np
 
 from supcon_tf import config, measures
 from supcon_tf.evaluation import classifying, splits
+from supcon_tf.measures import kept
 from supcon_tf.training import runs
 
 _LONG_TAIL = 2  # images of the largest class over those of the smallest
@@ -74,7 +75,7 @@ def of_several_labels(
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit | None,
     classify: classifying.Classify,
-) -> tuple[dict[str, object], classifying.Kept | None]:
+) -> tuple[dict[str, object], kept.Kept | None]:
     """The classifiers and k-NN, where images have several labels.
 
     Labels and probabilities are matrices [examples, classes]. `Kept` of the
@@ -82,7 +83,7 @@ def of_several_labels(
     """
     predictions, measured = classify(test.representations), {}
     first = next(iter(predictions.values()), None)
-    kept = None if first is None else classifying.keep(first, len(first))
+    stored = None if first is None else kept.keep(first, len(first))
     if bank is not None:
         nearest = measures.nearest_neighbors(
             test.representations,
@@ -97,7 +98,7 @@ def of_several_labels(
         measured[name] = measured.get(name, {}) | measures.multi_label_summary(
             probabilities, test.labels, settings.calibration_bins
         )
-    return measured, kept
+    return measured, stored
 
 
 def _measure_by_bank(

@@ -8,8 +8,8 @@ from matplotlib import figure
 
 from supcon_tf import data, run_files
 from supcon_tf.display import palette
-from supcon_tf.evaluation import linear_probe, selection
 from supcon_tf.training import checkpoints, representations, runs
+from supcon_tf.transfer import linear_probe, selection
 
 _L2 = 0.1  # of the probe, on all training images
 _ITERATIONS = 1000

@@ -7,7 +7,7 @@ import dataclasses
 
 import numpy as np
 
-from supcon_tf import config, data, distribute, exceptions, run_files
+from supcon_tf import config, data, distribute, exceptions, run_files, scores
 from supcon_tf.data import hierarchy, subsets
 from supcon_tf.disk import files, locks
 from supcon_tf.evaluation import (
@@ -16,13 +16,13 @@ from supcon_tf.evaluation import (
     clean,
     label_issues,
     projector,
-    results,
-    robustness,
     samples,
     splits,
     unseen_classes,
 )
 from supcon_tf.host import trust
+from supcon_tf.measures import kept
+from supcon_tf.robustness import robustness
 from supcon_tf.settings import to_texts
 from supcon_tf.training import console, representations, runs
 
@@ -145,7 +145,7 @@ def _measure(
     bank: splits.EncodedSplit | None,
     classify: classifying.Classify,
     ancestors: np.ndarray | None,
-) -> tuple[splits.EncodedSplit, classifying.Kept | None, dict[str, object]]:
+) -> tuple[splits.EncodedSplit, kept.Kept | None, dict[str, object]]:
     """The test split with predictions, probabilities to write, all measures."""
     if run.has_unseen_classes:
         return test, None, unseen_classes.measure(settings, test, bank)
@@ -201,7 +201,7 @@ def _write(
     run: runs.Run,
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit | None,
-    probabilities: classifying.Kept | None,
+    probabilities: kept.Kept | None,
     measured: dict[str, object],
 ) -> None:
     """Replaces the files of an earlier evaluation by those of this one."""
@@ -217,7 +217,7 @@ def _write(
             )
         if not source.is_multi_label:  # whose page has no images of a class
             _write_examples(settings, run, directory, test, bank)
-        text = results.to_json(measured)
+        text = scores.to_json(measured)
         files.write_atomically(directory.evaluation_file, text)
     # A damaged evaluation.json of the run, whatever it measured, stays.
     with contextlib.suppress(exceptions.InvalidValue):

@@ -1,11 +1,9 @@
-"""The numbers of evaluation.json: as its text, and as a table.
+"""The numbers of evaluation.json as a table.
 
 Shares are in [0, 1]. A part that was not measured has no key.
 """
 
 from __future__ import annotations
-
-import json
 
 from supcon_tf import scores
 from supcon_tf.display import text_table
@@ -13,12 +11,6 @@ from supcon_tf.display import text_table
 # Rows that stand there in any case, so that what was not run is seen.
 _ALWAYS = ("linear.top", "linear.ece", "linear.nll", "knn.top", "prototype.")
 _ALWAYS_OF_TEXTS = ("knn.top", "prototype.")
-
-
-def to_json(results: dict[str, object]) -> str:
-    """What `evaluate` returns as JSON, a line per key of the top level."""
-    lines = [f" {json.dumps(k)}: {json.dumps(v)}" for k, v in results.items()]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def results_table(columns: dict[str, dict[str, object]]) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 
 from supcon_tf import data
-from supcon_tf.evaluation import linear_probe, selection
 from supcon_tf.keras_2 import keras
 from supcon_tf.training import representations
+from supcon_tf.transfer import linear_probe, selection
 
 # Strengths of the classifier's penalty that are tried, the strongest first.
 _STRENGTHS = np.geomspace(1e2, 1e-5, 15)

@@ -10,7 +10,7 @@ from concurrent import futures
 
 from supcon_tf import config, exceptions, run_files
 from supcon_tf.disk import files, locks, outputs
-from supcon_tf.evaluation import corruptions
+from supcon_tf.robustness import corruptions
 from supcon_tf.sweeps import figure, grid, processes, table
 from supcon_tf.training import preemption
 

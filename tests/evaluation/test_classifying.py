@@ -8,29 +8,16 @@ import tensorflow as tf
 
 from supcon_tf import config, data, evaluation, measures, reports, run_files
 from supcon_tf.evaluation import classifying, splits
-from supcon_tf.measures import predictions
+from supcon_tf.measures import kept, predictions
 
 
 @pytest.fixture
 def few(monkeypatch):
     """Bounds that small splits are beyond."""
-    monkeypatch.setattr(classifying, "_MOST_PROBABILITIES", 50)
-    monkeypatch.setattr(classifying, "_KEPT_CLASSES", 2)
+    monkeypatch.setattr(kept, "_MOST_PROBABILITIES", 50)
+    monkeypatch.setattr(kept, "_KEPT_CLASSES", 2)
     monkeypatch.setattr(predictions, "_MATRIX_CLASSES", 2)
     monkeypatch.setattr(predictions, "_PART_SCORES", 12)
-
-
-def test_of_many_probabilities_the_highest_are_kept(few):
-    rows = np.float32([[0.2, 0.5, 0.3], [0.4, 0.2, 0.4]])
-    assert classifying.keep(rows, 16) == (rows, None)
-    kept = classifying.keep(rows, 17)
-    assert kept.classes.tolist() == [[1, 2], [0, 2]]  # the lower of equal ones
-    np.testing.assert_array_equal(
-        kept.probabilities, np.float32([[0.5, 0.3], [0.4, 0.4]])
-    )
-    draws = classifying.keep(np.stack([rows] * 3), 17)
-    assert draws.classes.shape == draws.probabilities.shape == (3, 2, 2)
-    assert classifying.keep(rows[:, :1], 99).classes.shape == (2, 1)
 
 
 def test_classifiers_part_by_part(few):

@@ -2,8 +2,7 @@
 
 import json
 
-from supcon_tf import evaluation
-from supcon_tf.evaluation import results
+from supcon_tf import evaluation, scores
 
 LINEAR = {"top_1": 0.5, "top_5": 0.75, "ece": 0.1, "nll": 1.25}
 FULL = {
@@ -19,7 +18,7 @@ FULL = {
 
 
 def test_json_has_a_line_per_part_and_loses_nothing():
-    text = results.to_json(FULL)
+    text = scores.to_json(FULL)
     assert json.loads(text) == FULL
     assert len(text.splitlines()) == len(FULL) + 2
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from supcon_tf import config, evaluation, finetuning
-from supcon_tf.evaluation import linear_probe
 from supcon_tf.finetuning import candidates, tuning
 from supcon_tf.training import representations, runs
+from supcon_tf.transfer import linear_probe
 from tests import forks, workers
 
 ROOT = pathlib.Path(__file__).parents[2]

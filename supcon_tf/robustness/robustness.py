@@ -10,7 +10,7 @@ from collections.abc import Collection
 import numpy as np
 
 from supcon_tf import config, exceptions, measures
-from supcon_tf.evaluation import corruptions
+from supcon_tf.robustness import corruptions
 from supcon_tf.training import runs
 
 # What those of a run are divided by: errors by corruption and severity, and

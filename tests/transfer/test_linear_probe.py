@@ -10,8 +10,8 @@ from scipy import optimize, special
 
 from supcon_tf import config, data
 from supcon_tf.data import sources
-from supcon_tf.evaluation import linear_probe
 from supcon_tf.keras_2 import keras
+from supcon_tf.transfer import linear_probe
 
 ALL = np.arange(60)
 

@@ -10,8 +10,8 @@ import threadpoolctl
 from scipy import special
 from sklearn import exceptions, linear_model
 
-from supcon_tf.evaluation import selection
 from supcon_tf.training import representations
+from supcon_tf.transfer import selection
 
 # Largest gradient of the mean loss at which L-BFGS stops. For representations
 # of unit length and many classes scikit-learn's 1e-4 is met by weights of zero.

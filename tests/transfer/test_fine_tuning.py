@@ -9,14 +9,9 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import config, run_files, training
-from supcon_tf.evaluation import (
-    fine_tuning,
-    linear_probe,
-    selection,
-    transfer,
-)
 from supcon_tf.keras_2 import keras
 from supcon_tf.training import input_pipeline, runs
+from supcon_tf.transfer import fine_tuning, linear_probe, selection, transfer
 from tests import forks, workers
 
 TOOL = pathlib.Path(__file__).parents[2] / "tools" / "transfer.py"

@@ -8,7 +8,6 @@ import numpy as np
 import tensorflow as tf
 
 from supcon_tf import config, data, models, run_files
-from supcon_tf.evaluation import linear_probe, selection
 from supcon_tf.keras_2 import keras
 from supcon_tf.settings import shared_fields
 from supcon_tf.training import (
@@ -21,6 +20,7 @@ from supcon_tf.training import (
     loop,
     representations,
 )
+from supcon_tf.transfer import linear_probe, selection
 
 _L2 = 0.1  # of the classifier behind SupCon
 

@@ -8,7 +8,7 @@ import pytest
 import skimage.filters
 
 from supcon_tf import config
-from supcon_tf.evaluation import corrupted_image, corruptions
+from supcon_tf.robustness import corrupted_image, corruptions
 
 # The paper's make_imagenet_c.py: sigma, max_delta, iterations.
 GLASS_BLUR = [(0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)]

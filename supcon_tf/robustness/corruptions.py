@@ -15,8 +15,8 @@ from concurrent import futures
 import numpy as np
 
 from supcon_tf import config, data, exceptions, measures
-from supcon_tf.evaluation import corrupted_image
 from supcon_tf.host import cores
+from supcon_tf.robustness import corrupted_image
 from supcon_tf.training import runs
 
 Condition = tuple[str, int]  # a corruption and its severity

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from supcon_tf import config
-from supcon_tf.evaluation import selection
+from supcon_tf.transfer import selection
 
 LABELS = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1])
 NAMES = ("a", "b")

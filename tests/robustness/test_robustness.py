@@ -9,7 +9,7 @@ import pytest
 import tensorflow_datasets as tfds
 
 from supcon_tf import config, data, measures
-from supcon_tf.evaluation import corruptions, robustness
+from supcon_tf.robustness import corruptions, robustness
 from tests import score_rows
 
 _MODULE = "tiny_sets"  # see tests/data/test_tfds_source.py

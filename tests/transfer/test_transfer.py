@@ -6,10 +6,10 @@ import json
 import numpy as np
 import pytest
 
-from supcon_tf import config, evaluation, run_files, settings
+from supcon_tf import config, run_files, settings
 from supcon_tf.cli import commands
-from supcon_tf.evaluation import transfer
 from supcon_tf.training import input_pipeline, runs
+from supcon_tf.transfer import transfer
 
 
 def settings_for(run, **overrides):
@@ -117,7 +117,8 @@ def test_fine_tuning_leaves_a_checkpoint(finished_run, image_folder):
 
 
 def test_the_tool_prints_the_table(results, finished_run, monkeypatch, capsys):
-    monkeypatch.setattr(evaluation, "transfer_encoder", lambda _: results)
+    patched = "supcon_tf.transfer.transfer_encoder"
+    monkeypatch.setattr(patched, lambda _: results)
     commands.transfer(settings_for(finished_run))
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("mean of 2 draws")

@@ -14,14 +14,9 @@ from etils import epath
 from supcon_tf import config, data, distribute, exceptions, run_files, scores
 from supcon_tf.data import subsets
 from supcon_tf.disk import files, origins
-from supcon_tf.evaluation import (
-    classifying,
-    fine_tuning,
-    linear_probe,
-    results,
-    selection,
-)
+from supcon_tf.measures import kept
 from supcon_tf.training import console, input_pipeline, jobs, loop, runs
+from supcon_tf.transfer import fine_tuning, linear_probe, selection
 
 _METHODS = {
     "linear": linear_probe.LinearTransfer,
@@ -44,11 +39,11 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
     be wrong is found before the first training.
 
     Example:
-      >>> from supcon_tf import config, evaluation
+      >>> from supcon_tf import config, transfer
       >>> own = config.TransferSettings(
       ...     "runs/mine", dataset="digits", l2=1.0, overwrite=True
       ... )
-      >>> measured = evaluation.transfer_encoder(own)
+      >>> measured = transfer.transfer_encoder(own)
       >>> measured["pretrained_on"], measured["dataset"], measured["classes"]
       ('folder', 'digits', 10)
 
@@ -114,14 +109,14 @@ def transfer_table(measured: dict[str, object]) -> str:
     """The text of what `transfer_encoder` returned.
 
     Example:
-      >>> from supcon_tf import evaluation
+      >>> from supcon_tf import transfer
       >>> names = "top_1", "mean_recall", "top_5", "ece", "nll", "brier"
       >>> measured = {
       ...     "dataset": "digits", "method": "linear", "classes": 10,
       ...     "draws": [{"training_images": 1437, "chosen": {"l2": 0.1}}],
       ...     "test_images": 360, "test": dict.fromkeys(names, 0.5),
       ... }
-      >>> print(evaluation.transfer_table(measured))
+      >>> print(transfer.transfer_table(measured))
       digits, linear: 1,437 training and 360 test images of 10 classes
       l2 0.1
       top-1             0.5000
@@ -199,15 +194,15 @@ def _write(
     """Writes the stage; transfer.json, by which it is complete, last."""
     several = len(probabilities) > 1
     every = np.stack(probabilities) if several else probabilities[0]
-    kept = classifying.keep(every, every.size // every.shape[-1])
+    part = kept.keep(every, every.size // every.shape[-1])
     stage.write_predictions(
-        kept.probabilities,
+        part.probabilities,
         subsets.labels_of(test),
         test.ids,
         test.class_names,
-        kept.classes,
+        part.classes,
     )
-    files.write_atomically(stage.transfer_file, results.to_json(measured))
+    files.write_atomically(stage.transfer_file, scores.to_json(measured))
     stage.trainings.rmtree(missing_ok=True)
 
 

@@ -1,0 +1,1 @@
+"""Corrupted test images, and the classifiers of a run on them."""
