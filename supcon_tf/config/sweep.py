@@ -7,11 +7,12 @@ import difflib
 import math
 from typing import ClassVar
 
-from supcon_tf import exceptions, removed_flags
+from supcon_tf import exceptions
 from supcon_tf.config import images, running, stages, texts
 from supcon_tf.settings import (
     Settings,
     check_field,
+    removed_flags,
     setting,
     shown_fields,
     to_text,
