@@ -10,11 +10,12 @@ import importlib
 
 __version__ = "0.1.0"
 
-_MODULES = (
-    "augment clients config conversion data distribute doctor evaluation "
-    "finetuning gallery keras_2 losses measures models optimizers reports "
-    "serving settings sweeps text training transfer"
+_ROOMS = (
+    "augment clients config conversion data distribute evaluation finetuning "
+    "gallery keras_2 losses measures models optimizers reports serving "
+    "settings sweeps text training transfer"
 ).split()
+_MODULES = {**{room: room for room in _ROOMS}, "doctor": "cli.doctor"}
 _NAMES = {
     "SupConLoss": "losses",
     "supcon_loss": "losses",
@@ -24,10 +25,10 @@ _NAMES = {
     "LinearClassifier": "models",
     "SimAugment": "augment",
     "load_encoder": "training",
-    "finetune": "predictor",
-    "load": "predictor",
-    "Predictor": "predictor",
-    "Prediction": "predictor",
+    "finetune": "finetuning.predictor",
+    "load": "finetuning.predictor",
+    "Predictor": "finetuning.predictor",
+    "Prediction": "finetuning.predictor",
 }
 __all__ = [*_MODULES, *_NAMES]
 # Not in `__all__`: importing it is an error beside TensorFlow 2.15.
@@ -36,8 +37,9 @@ _KERAS_3 = "keras_3"
 
 def __getattr__(name: str) -> object:
     """Imports a subpackage, or a public name from its subpackage."""
-    if name in (*_MODULES, _KERAS_3):
-        return importlib.import_module(f"{__name__}.{name}")
+    if name in _MODULES or name == _KERAS_3:
+        module = _MODULES.get(name, name)
+        return importlib.import_module(f"{__name__}.{module}")
     if name in _NAMES:
         return getattr(
             importlib.import_module(f"{__name__}.{_NAMES[name]}"), name

@@ -19,8 +19,9 @@ def _public():
     """Name and value of what the rooms export and is ours."""
     for room in supcon_tf.__all__:
         value = getattr(supcon_tf, room)
-        # Of a room its names, and a name itself.
-        named = vars(value) if hasattr(value, "__path__") else {room: value}
+        # Of a room its names, and a name itself. `settings` is a mechanism.
+        is_room = hasattr(value, "__path__") and room != "settings"
+        named = vars(value) if is_room else {room: value}
         for name, public in named.items():
             module = str(getattr(public, "__module__", ""))
             if name[0] != "_" and module.startswith("supcon_tf."):

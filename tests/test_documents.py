@@ -195,6 +195,7 @@ WHOLE = {
     "test_optimizers",
     "test_precision",
     "test_replicas",
+    "test_settings",
     "test_suites",
     "test_texts",
 }

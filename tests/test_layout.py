@@ -18,7 +18,6 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Package -> what it may import of supcon_tf, besides itself.
 BELOW = {
     "defaults": set(),
-    "removed_flags": set(),
     "disk": set(),
     "display": set(),
     "keras_2": set(),
@@ -27,12 +26,11 @@ BELOW = {
     "tracing": set(),
     "datasets": {"disk", "host"},
     "host": {"disk"},
-    "settings": {"disk", "host", "removed_flags"},
+    "settings": {"disk", "host"},
     "distribute": {"host"},
-    "run_files": {"disk", "host", "removed_flags", "settings"},
+    "run_files": {"disk", "host", "settings"},
     "config": {
-        *("datasets", "defaults", "disk", "host", "removed_flags"),
-        *("run_files", "settings"),
+        *("datasets", "defaults", "disk", "host", "run_files", "settings"),
     },
     "measures": {"tracing"},
     "augment": {"defaults", "keras_2", "tracing"},
@@ -48,15 +46,13 @@ BELOW["training"] = {*BELOW} - {"display"}
 for above in ("robustness", "transfer", "serving", "conversion"):
     BELOW[above] = BELOW["training"] | {"display", "training"}
 BELOW["evaluation"] = BELOW["transfer"] | {"robustness", "transfer"}
-BELOW["finetuning"] = BELOW["evaluation"] | {"evaluation"}
 # Of what is exported, so without the model's code.
 BELOW["clients"] = {"config", "disk", "host", "settings"}
 # From files alone, so without TensorFlow.
 BELOW["reports"] = BELOW["clients"] | {"display", "run_files", "scores"}
 BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}
-BELOW["gallery"] = BELOW["evaluation"] | {"clients", "display"}
-BELOW["predictor"] = {*BELOW} - {"reports", "sweeps"}
-BELOW["doctor"] = {"data", "disk", "host", "keras_2"}
+BELOW["gallery"] = BELOW["training"] | {"clients", "display", "training"}
+BELOW["finetuning"] = BELOW["sweeps"] | {"clients", "gallery", "serving"}
 BELOW["cli"] = {*BELOW}
 # Nothing here imports it: it is for models of users.
 BELOW["keras_3"] = {"keras_2", "losses", "models"}

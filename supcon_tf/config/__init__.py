@@ -1,7 +1,7 @@
 """Settings: one frozen dataclass per tool.
 
 Every default and help text is written here, once; the flags of tools/ and the
-checks follow from it (settings.py). TensorFlow is not imported.
+checks follow from it (`settings`). TensorFlow is not imported.
 """
 
 from supcon_tf.config.evaluation import (

@@ -7,11 +7,12 @@ import difflib
 import math
 from typing import ClassVar
 
-from supcon_tf import exceptions, removed_flags
+from supcon_tf import exceptions
 from supcon_tf.config import images, running, stages, texts
 from supcon_tf.settings import (
     Settings,
     check_field,
+    removed_flags,
     setting,
     shown_fields,
     to_text,
@@ -20,7 +21,7 @@ from supcon_tf.settings import (
 
 LINEAR = "linear."  # before the name of a setting of stage 2
 _LINK = ":"
-# Where a cell is, and what its directories are called, the sweep decides.
+# Settings that the sweep decides: the directory and the stages of a cell.
 _SET_BY_THE_SWEEP = ("run_dir", "name")
 
 
@@ -68,7 +69,7 @@ class GridSettings(Settings):
     --epochs and --warmup_epochs may leave the defaults behind.
     """
 
-    # What an axis may name: the settings of a training, behind a prefix.
+    # Classes of the settings that an axis may name, by the prefix of the name.
     SWEPT: ClassVar[dict[str, type[Settings]]] = {}
 
     sweep: tuple[str, ...] = setting((), repeated=True)

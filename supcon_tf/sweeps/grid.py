@@ -11,9 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from supcon_tf import config, exceptions, removed_flags, run_files, settings
+from supcon_tf import config, exceptions, run_files, settings
 from supcon_tf.disk import files
 from supcon_tf.host import trust
+from supcon_tf.settings import removed_flags
 
 _LONGEST_VALUE = 40  # characters of a value in a name
 _LONGEST_NAME = 200  # file systems take 255

@@ -70,7 +70,7 @@ def run_main(statement, *arguments):
     return forks.run(
         "from supcon_tf import exceptions\n"
         "from supcon_tf.cli import command_line\n"
-        "from tests.test_settings import Lists\n"
+        "from tests.settings.test_settings import Lists\n"
         f"def main(settings):\n    {statement}\n"
         "command_line.run(main, Lists, 'words', 'Help.')",
         "--run_dir=here",

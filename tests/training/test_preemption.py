@@ -177,10 +177,10 @@ def test_a_closed_terminal_ends_a_fine_tuning_that_goes_on(
     finished_run, image_folder
 ):
     flags = (
-        *("--name=tuned", "--method=finetune", f"--data_dir={image_folder}"),
+        *("--name=other", "--method=finetune", f"--data_dir={image_folder}"),
         *("--steps=100000", "--batch_size=16", "--resume"),
     )
-    training = finished_run.path / "tuned" / "tuned"
+    training = finished_run.path / "other" / "tuned"
     closed_twice("transfer", [finished_run.path, training], *flags)
 
 

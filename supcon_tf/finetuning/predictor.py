@@ -16,7 +16,6 @@ from supcon_tf import (
     config,
     distribute,
     exceptions,
-    finetuning,
     pixels,
     run_files,
     serving,
@@ -24,6 +23,7 @@ from supcon_tf import (
 from supcon_tf import gallery as galleries
 from supcon_tf.clients import model, paths, saved_model
 from supcon_tf.disk import files
+from supcon_tf.finetuning import images
 from supcon_tf.host import trust
 
 _TEXT = "text"  # the input of an export that takes texts
@@ -222,7 +222,7 @@ def finetune(
     finetune_settings = config.FinetuneSettings(
         str(run_dir), data_dir=str(data_dir), **settings
     )
-    run = finetuning.finetune_images(finetune_settings)
+    run = images.finetune_images(finetune_settings)
     if not run.exports():
         functions = trust.repeated(vars(finetune_settings))
         serving.export(config.ExportSettings(str(run_dir), **functions))

@@ -7,11 +7,13 @@ import re
 
 import pytest
 
-from supcon_tf import config, removed_flags, run_files, settings, sweeps
+from supcon_tf import config, run_files, settings, sweeps
+from supcon_tf.disk import files
+from supcon_tf.settings import removed_flags
 from tests import forks
 from tests.tool_settings import PROGRAMS, TOOLS
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 # Flags that recorded settings of earlier versions have in addition.
 FIXED = {name: value for name, (value, _) in removed_flags.REMOVED.items()}
 OF_TRAINING = [
@@ -147,9 +149,7 @@ def test_reports_and_sweeps_recognise_old_records(tmp_path):
         (before, True),
         (before | {"retrieval_at": "1"}, False),
     ):
-        run_files.files.write_json(
-            owner.evaluation_file, {"settings": texts | old}
-        )
+        files.write_json(owner.evaluation_file, {"settings": texts | old})
         assert bool(cell.results()) == is_current
 
 

@@ -1,22 +1,18 @@
-"""A run directory: all names in it, and functions to read and write its files.
-
-Reports on runs need no TensorFlow, and neither does this module.
-"""
+"""A run directory: all names in it, and what is read and written there."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import io
-import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from etils import epath
 
-from supcon_tf import exceptions, removed_flags, settings
+from supcon_tf import exceptions, settings
 from supcon_tf.disk import (
     files,
     flagfiles,
@@ -27,18 +23,15 @@ from supcon_tf.disk import (
     rows,
 )
 from supcon_tf.host import trust
+from supcon_tf.run_files.checkpoints import path_of, steps_in
+from supcon_tf.run_files.contents import ANEW, read_metrics, write_arrays
+from supcon_tf.run_files.moved import moved_data
+from supcon_tf.settings import removed_flags
 
 EXPORT_RECORD = "assets.extra/metadata.json"  # below export/<version>
 ENCODED_LABELS = "labels.npy"  # below encoded/<split>
 ENCODED_RECORD = "made_of.json"
-_EVALUATE = "tools/evaluate.py makes it anew"
-_CHECKPOINT = "step-"  # followed by the step, of eight digits or more
 _MAX_NAMES = 5  # of images, in a message
-# Settings with paths of data, which later tools read again.
-_DATA = (
-    *("data_dir", "hierarchy"),
-    *("train_file", "validation_file", "test_file"),
-)
 
 
 class RunDirectory:
@@ -258,7 +251,7 @@ class RunDirectory:
 
     def evaluation(self) -> dict[str, object]:
         """evaluation.json, by classifier; {} for no such file."""
-        return files.read_json(self.evaluation_file, {}, _EVALUATE)
+        return files.read_json(self.evaluation_file, {}, ANEW)
 
     def finetuning(self) -> dict[str, object]:
         """finetune.json; {} for no such file."""
@@ -288,7 +281,7 @@ class RunDirectory:
         if made_of["most"] is not None:  # labels of a part of the split
             return made_of["examples"], []
         file = folder / ENCODED_LABELS
-        with files.readable(file, _EVALUATE):
+        with files.readable(file, ANEW):
             labels = np.load(io.BytesIO(file.read_bytes()))
         if labels.ndim == 1:
             counts = np.bincount(labels, minlength=len(self.class_names()))
@@ -593,106 +586,6 @@ def command(tool: str, **flags: object) -> str:
     """The command line of a tool with these flags."""
     flag_texts = (f"--{k}={shlex.quote(str(v))}" for k, v in flags.items())
     return f"python tools/{tool}.py {' '.join(flag_texts)}"
-
-
-def moved_data(
-    recorded: Mapping[str, object], run_dir: epath.PathLike
-) -> dict[str, str]:
-    """New paths of the data of a run that have moved together with it.
-
-    Data have moved if a recorded local path does not exist, and the same path
-    relative to the run does.
-
-    Args:
-      recorded: settings by name, among them the run_dir of the recording.
-      run_dir: the present run directory.
-
-    Returns:
-      New paths by the names of their settings; {} if the run has not moved, or
-      an earlier version has not recorded its path.
-    """
-    old_dir = str(recorded.get("run_dir", ""))
-    new_dir = files.whole(str(run_dir))
-    if not (os.path.isabs(old_dir) and os.path.isabs(new_dir)):
-        return {}
-    moved = {}
-    for name in _DATA:
-        path = str(recorded.get(name) or "")
-        if os.path.isabs(path) and not os.path.lexists(path):
-            moved_path = os.path.join(new_dir, os.path.relpath(path, old_dir))
-            if os.path.exists(moved_path):
-                moved[name] = os.path.normpath(moved_path)
-    return moved
-
-
-def path_of(checkpoints: epath.Path, step: int) -> epath.Path:
-    """The checkpoint of a step, whether it exists or not."""
-    return checkpoints / f"{_CHECKPOINT}{step:08d}"
-
-
-def steps_in(checkpoints: epath.Path) -> list[int]:
-    """The steps that have a checkpoint, rising."""
-    checkpoint_paths = files.children(checkpoints, f"{_CHECKPOINT}*")
-    names = (path.name for path in checkpoint_paths)
-    steps = (name.removeprefix(_CHECKPOINT) for name in names)
-    return sorted(int(step) for step in steps if step.isdigit())
-
-
-def read_metrics(
-    path: epath.Path, leave_out: bool = False
-) -> list[dict[str, float | None]]:
-    """The epochs of a metrics.jsonl, in order; [] for no such file.
-
-    Each has its number, `epoch`, and its figures by name, None for a figure
-    that was not finite. A last line without its end, of a process that was
-    killed, is left out.
-
-    Args:
-      path: of the file.
-      leave_out: leave other damaged lines out too.
-
-    Raises:
-      ValueError: a line is damaged; it is named.
-    """
-    if not path.exists():
-        return []
-    epochs = []
-    # Bytes: a damaged line may be no text at all.
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
-        try:
-            figures = json.loads(line)
-            is_whole = isinstance(figures["epoch"], int)
-        except (ValueError, TypeError, KeyError):
-            is_whole = False
-        if is_whole:
-            epochs.append(figures)
-            continue
-        exceptions.require(
-            leave_out,
-            f"{path}:{number} must be the figures of an epoch as JSON, but is "
-            "damaged: --resume, or deleting the line, goes on without that "
-            "epoch",
-            line[:40].decode(errors="backslashreplace"),
-        )
-    return epochs
-
-
-def read_arrays(path: epath.Path) -> dict[str, np.ndarray]:
-    """The arrays of an .npz file by name; {} for no such file."""
-    if not path.exists():
-        return {}
-    with (
-        files.readable(path, _EVALUATE),
-        np.load(io.BytesIO(path.read_bytes())) as arrays,
-    ):
-        return dict(arrays)
-
-
-def write_arrays(path: epath.Path, **arrays: np.ndarray) -> None:
-    """Writes an .npz file, all arrays or none."""
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
-    files.write_atomically(path, buffer.getvalue())
 
 
 def _listed(names: set[str]) -> str:

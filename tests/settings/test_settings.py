@@ -13,7 +13,7 @@ from supcon_tf import config, exceptions, run_files, settings
 from supcon_tf.config import sweep
 from tests.tool_settings import PROGRAMS
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 def parse(settings_class, *arguments):

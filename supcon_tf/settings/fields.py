@@ -1,4 +1,4 @@
-"""The mechanism of settings: fields with rules, flags, flagfiles.
+"""Fields of settings, with rules for their values.
 
 A class of settings is a frozen dataclass whose fields are declared as
 
@@ -9,9 +9,6 @@ The string below a field is the help text of its flag. A field that a class has
 again, without a string below, is that of its base with another default. A
 class is put together from groups, by inheritance; the first line of a group's
 docstring is the heading of its flags in `--help`.
-
-Importing this module does not import TensorFlow, so that `--help` and a wrong
-flag answer at once. The settings themselves are in config/.
 """
 
 from __future__ import annotations
@@ -31,14 +28,10 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
 from absl import flags
-from etils import epath
 
-from supcon_tf import exceptions, removed_flags
-from supcon_tf.disk import files, flagfiles
+from supcon_tf import exceptions
+from supcon_tf.disk import files
 from supcon_tf.host import trust
-
-# Flags defined here belong to the tool that runs, and show in its --help.
-flags.disclaim_key_flags()
 
 
 class _Kind(NamedTuple):
@@ -287,145 +280,6 @@ def _items(value: object) -> tuple[object, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-SettingsType = TypeVar("SettingsType", bound=Settings)
-
-
-class _ChoiceParser(flags.EnumParser):
-    """Takes a function of a module too if it is among the choices."""
-
-    def parse(self, argument: str) -> str:
-        """The value; raises ValueError for one that is no choice."""
-        super().parse(trust.choice(argument))
-        return argument
-
-
-def define_flags(
-    settings_class: type[Settings], values: flags.FlagValues = flags.FLAGS
-) -> None:
-    """Defines one absl flag per field, with its default and help text.
-
-    Removed flags too, as what flagfiles name: see `removed_flags`.
-    """
-    for field in dataclasses.fields(settings_class):
-        kind, default = field.metadata["kind"], field.default
-        choices, define = field.metadata["choices"], kind.define
-        if kind.is_tuple:
-            default = [str(item) for item in default]
-            if field.metadata["repeated"]:
-                define = flags.DEFINE_multi_string
-        elif choices:
-            define = functools.partial(flags.DEFINE, _ChoiceParser(choices))
-        help_text = field.metadata["help"]
-        define(field.name, default, help=help_text, flag_values=values)
-    removed_flags.define(values)
-
-
-def from_flags(
-    settings_class: type[SettingsType],
-    values: flags.FlagValues = flags.FLAGS,
-    **overrides: object,
-) -> SettingsType:
-    """Builds the settings from parsed flags and `overrides`.
-
-    Raises:
-      ValueError: a value breaks its rule.
-    """
-    arguments = {}
-    for field in dataclasses.fields(settings_class):
-        value, kind = values[field.name].value, field.metadata["kind"]
-        if kind.is_tuple:
-            try:
-                value = tuple(map(kind.read, value))
-            except ValueError:
-                raise exceptions.InvalidValue(
-                    f"--{field.name} must be numbers separated by commas, "
-                    f"got {','.join(value)}"
-                ) from None
-        arguments[field.name] = value
-    return settings_class(**arguments | overrides)
-
-
-def to_flagfile(settings: Settings) -> str:
-    """The settings as a text for `--flagfile`, a flag per line."""
-    lines = [flagfiles.HEAD, *to_flags(settings), flagfiles.END]
-    return "\n".join(lines) + "\n"
-
-
-def to_flags(settings: Settings) -> list[str]:
-    """The settings as flags of a command; those that are not recorded apart."""
-    return [
-        f"--{field.name}={to_text(part)}"
-        for field in dataclasses.fields(settings)
-        if (value := getattr(settings, field.name)) is not None
-        and field.metadata["recorded"]
-        for part in (value if field.metadata["repeated"] else (value,))
-    ]
-
-
-def from_flagfile(
-    settings_class: type[SettingsType],
-    path: epath.PathLike,
-    *extra: str,
-    recorded: bool = False,
-) -> SettingsType:
-    """Reads settings from a flagfile; `extra` flags overrule it.
-
-    Args:
-      settings_class: a dataclass of settings.
-      path: of the file, local or gs://.
-      *extra: flags, as on a command line.
-      recorded: whether it is the file of a run, as `to_flagfile` writes it: see
-        `flagfiles.read_recorded`. Other files may include more by --flagfile.
-
-    Raises:
-      ValueError: a line is no flag, a flag does not exist or its value breaks
-        its rule; the message names file and line.
-      FileNotFoundError: there is no such file.
-    """
-    path = files.expanded(path)
-    if not epath.Path(path).is_file():
-        raise exceptions.NotFound(f"no settings file {path}")
-    read = flagfiles.read_recorded if recorded else flagfiles.read
-    values = _parse(settings_class, path, read(path), extra)
-    return from_flags(settings_class, values)
-
-
-def _parse(
-    settings_class: type[Settings],
-    path: epath.PathLike,
-    lines: dict[str, str],
-    extra: tuple[str, ...],
-) -> flags.FlagValues:
-    """The values of flags; raises ValueError that names file and line."""
-
-    def parse_flags(*arguments: str) -> flags.FlagValues:
-        values = flags.FlagValues()
-        define_flags(settings_class, values)
-        values(["settings", *arguments])
-        return values
-
-    # absl strips blanks before a flag in a --flagfile, but cannot read gs://.
-    flag_lines = {location: line.lstrip() for location, line in lines.items()}
-    try:
-        return parse_flags(*flag_lines.values(), *extra)
-    except flags.Error as error:
-        reason = error
-    for location, line in flag_lines.items():
-        try:
-            parse_flags(line)
-        except flags.Error as error:
-            raise exceptions.InvalidValue(f"{location}: {error}") from error
-    raise exceptions.InvalidValue(f"{path}: {reason}") from reason
-
-
-def shown_fields(
-    settings_class: type[Settings],
-) -> list[dataclasses.Field]:
-    """The fields that users set: all but those that the data alone decide."""
-    fields = dataclasses.fields(settings_class)
-    return [field for field in fields if not field.metadata["decided"]]
-
-
 def to_text(value: object) -> str:
     """A value as the text after `--name=`."""
     if isinstance(value, bool):
@@ -437,49 +291,4 @@ def to_text(value: object) -> str:
     return line.getvalue()
 
 
-def to_texts(settings: Settings) -> dict[str, str]:
-    """The settings that a result depends on, as texts by their name.
-
-    Settings that are None, or that `changes` ignores, are left out.
-    """
-    return {
-        field.name: to_text(value)
-        for field in dataclasses.fields(settings)
-        if (value := getattr(settings, field.name)) is not None
-        and field.metadata["recorded"]
-        and not field.metadata["resumable"]
-    }
-
-
-def changes(before: Settings, after: Settings) -> list[str]:
-    """Differences that make another run, each as "--flag=now (was before)".
-
-    Settings of one command alone, or that a resumed run may change, are
-    ignored: see `recorded`, `resumable` and `grows` of `setting`.
-    """
-    texts = []
-    for field in dataclasses.fields(after):
-        old, new = getattr(before, field.name), getattr(after, field.name)
-        rules = field.metadata
-        is_other = new != old and rules["recorded"] and not rules["resumable"]
-        if is_other and not (rules["grows"] and new > old):
-            texts.append(f"--{field.name}={to_text(new)} (was {to_text(old)})")
-    return texts
-
-
-def shared_fields(
-    settings: Settings, settings_class: type[Settings]
-) -> dict[str, object]:
-    """The values of the fields that another class of settings has too."""
-    names = {field.name for field in dataclasses.fields(settings_class)}
-    return {k: v for k, v in vars(settings).items() if k in names}
-
-
-def adopt(settings: SettingsType, before: Settings) -> SettingsType:
-    """The settings of a command, with the adaptive values of a resumed run."""
-    resolved = {
-        field.name: getattr(before, field.name)
-        for field in dataclasses.fields(settings)
-        if field.metadata["adaptive"] and getattr(settings, field.name) is None
-    }
-    return dataclasses.replace(settings, **resolved)
+SettingsType = TypeVar("SettingsType", bound=Settings)
