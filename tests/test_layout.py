@@ -50,8 +50,9 @@ BELOW["evaluation"] = BELOW["transfer"] | {"robustness", "transfer"}
 BELOW["clients"] = {"config", "disk", "host", "settings"}
 # From files alone, so without TensorFlow.
 BELOW["reports"] = BELOW["clients"] | {"display", "run_files", "scores"}
-BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}
 BELOW["gallery"] = BELOW["training"] | {"clients", "display", "training"}
+BELOW["serving"] |= {"clients", "gallery"}
+BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}
 BELOW["finetuning"] = BELOW["sweeps"] | {"clients", "gallery", "serving"}
 BELOW["cli"] = {*BELOW}
 # Nothing here imports it: it is for models of users.

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from supcon_tf import exceptions
 
+# The predicted class of an image that is similar to no row of a gallery.
+UNKNOWN = "unknown"
 # Of one image: names of outputs to numbers, strings or nested lists of them.
 Row = dict[str, object]
 # Of each signature its name, the types of its inputs, the names of its outputs.
@@ -66,12 +68,19 @@ class Model:
 
 
 def rows(outputs: Mapping[str, list]) -> list[Row]:
-    """Outputs of a batch as one mapping per image; bytes become strings."""
+    """Outputs of a batch as one mapping per image; bytes become strings.
+
+    An image that a gallery does not know has the predicted class `UNKNOWN`.
+    """
     columns = (_decode(values) for values in outputs.values())
-    return [
+    image_rows = [
         dict(zip(outputs, row, strict=True))
         for row in zip(*columns, strict=True)
     ]
+    for row in image_rows:
+        if "predicted_class" in row and row.get("is_known") is False:
+            row["predicted_class"] = UNKNOWN
+    return image_rows
 
 
 def _decode(value: object) -> object:

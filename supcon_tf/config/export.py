@@ -41,8 +41,11 @@ class ExportSettings(ClassifierSettings, images.MovedDataSettings):
     train_file: str | None = with_default(
         texts.MovedTextsSettings, "train_file"
     )
+    gallery: str | None = None
+    """Add the signature search, and is_known to the answers of a classifier, by
+    this gallery of tools/index.py."""
     top_k: int = setting(5, at_least=1)
-    """Classes in top_classes, at most all."""
+    """Classes in top_classes, and rows of search, at most all."""
     threshold: float = setting(0.5, above=0, at_most=0.9999)
     """Probability from which a label is given, of images that may have
     several."""

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from supcon_tf import config, exceptions, measures
-from supcon_tf.clients import paths
+from supcon_tf.clients import model, paths
 from supcon_tf.disk import files
 from supcon_tf.display import text_table
 from supcon_tf.gallery import page, store
 from supcon_tf.gallery.answers import Answer, Match
 
-UNKNOWN = "unknown"
 ANSWERS = "mean", "votes"
 _LISTED_CLASSES = 5
 
@@ -257,9 +256,9 @@ def _answers(
         is_known = None
         if gallery.threshold is not None:
             is_known = bool(cosines[0] >= gallery.threshold.cosine)
-        name = UNKNOWN
+        name = model.UNKNOWN
         if is_known is not False:
-            name = next(iter(classes), UNKNOWN)
+            name = next(iter(classes), model.UNKNOWN)
         answers.append(Answer(name, is_known, classes, matches))
     return answers
 

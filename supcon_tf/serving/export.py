@@ -6,6 +6,7 @@ from etils import epath
 
 from supcon_tf import config, exceptions, measures, text
 from supcon_tf.disk import files, locks
+from supcon_tf.gallery import indexing
 from supcon_tf.serving import inputs, metadata, model
 from supcon_tf.training import console, representations, runs
 
@@ -67,6 +68,9 @@ def _write_export(
 ) -> epath.Path:
     """Writes the export; `export` says what is raised."""
     content = _content(run, settings)
+    gallery = None
+    if settings.gallery:
+        gallery = indexing.open_of_run(run, settings.gallery)
     name = run.choose_classifier(settings.classifier)
     exceptions.require(
         not (run.is_multi_label and settings.prototypes),
@@ -88,6 +92,7 @@ def _write_export(
         class_names=run.class_names if is_named else (),
         classifier=None if name == "none" else run.classifier(name),
         prototypes=prototypes,
+        gallery=gallery,
         top_k=settings.top_k,
         threshold=settings.threshold if run.is_multi_label else None,
         max_batch_size=settings.max_batch_size,

@@ -17,7 +17,14 @@ Signatures, of N >= 1 images:
     float32, cosines to the prototypes, `class_names`, `predicted_class`,
     `top_classes` and `top_similarities`.
 
-The first three need a classifier, the last prototypes. Decoding, crop
+  search: `image_bytes` to the k most similar rows of a gallery, most similar
+    first: `ids` [N, k] string, `similarities` [N, k] float32, cosines,
+    `classes` [N, k] string, empty for a row without a class, and where the
+    gallery has a threshold `is_known` [N] bool. The signatures of a classifier
+    then have `is_known` too.
+
+The first three need a classifier, classify_by_neighbours prototypes, search a
+gallery. Decoding, crop
 (`data.decode_central_view`) and normalisation are inside, and are those of
 evaluation. What cannot be decoded fails its request with INVALID_ARGUMENT.
 
@@ -32,7 +39,6 @@ from __future__ import annotations
 
 import functools
 import math
-import pathlib
 import tempfile
 from collections.abc import Callable, Sequence
 
@@ -43,8 +49,9 @@ from etils import epath
 from supcon_tf import exceptions, models, text
 from supcon_tf.data import image_bytes
 from supcon_tf.disk import files, rows
+from supcon_tf.gallery import store
 from supcon_tf.keras_2 import keras
-from supcon_tf.serving import fitted, inputs, requests
+from supcon_tf.serving import bank, fitted, inputs, requests
 
 # Batches that are computed at once, and that wait beside those of the largest
 # request, which must find room; beyond, UNAVAILABLE.
@@ -82,8 +89,8 @@ def export_saved_model(
         decoded.
       tokens: the tokenizer of an encoder of texts; None for images.
       **options: of `ServedModel`, which describes them, where there are any:
-        `class_names`, `classifier`, `prototypes`, `top_k`, `threshold`,
-        `max_batch_size`, `batch_timeout`.
+        `class_names`, `classifier`, `prototypes`, `gallery`, `top_k`,
+        `threshold`, `max_batch_size`, `batch_timeout`.
 
     Example:
       >>> import tempfile
@@ -150,7 +157,8 @@ class ServedModel(tf.Module):
         a Keras layer or `tf.Module`.
       prototypes: [classes, dim] real, unit length; a row of zeros is a class
         without one, which is never predicted.
-      top_k: classes in `top_classes`, at most all.
+      gallery: examples to be searched, by the same encoder; None for none.
+      top_k: classes in `top_classes`, and rows of `search`, at most all.
       threshold: None for one label per image; else the probability from which
         one of several labels is given.
       max_batch_size: images of several requests that the encoder takes at
@@ -159,7 +167,8 @@ class ServedModel(tf.Module):
       batch_timeout: how long a batch waits to be filled, seconds.
 
     Raises:
-      ValueError: the class names do not fit, or texts are to be batched.
+      ValueError: the class names do not fit, texts are to be batched, or the
+        gallery is empty or larger than a SavedModel may be.
     """
 
     def __init__(
@@ -170,6 +179,7 @@ class ServedModel(tf.Module):
         class_names: Sequence[str] = (),
         classifier: Callable[[tf.Tensor], tf.Tensor] | None = None,
         prototypes: npt.ArrayLike | None = None,
+        gallery: store.Gallery | None = None,
         top_k: int = 5,
         threshold: float | None = None,
         max_batch_size: int = 0,
@@ -213,6 +223,9 @@ class ServedModel(tf.Module):
             self.prototypes = tf.Variable(
                 prototypes, trainable=False, dtype=tf.float32
             )
+        self.bank = None
+        if gallery is not None:
+            self.bank = bank.Bank(gallery, top_k)
 
     @property
     def num_parameters(self) -> int:
@@ -227,18 +240,10 @@ class ServedModel(tf.Module):
         """Writes the SavedModel and returns its signatures, sorted by name."""
         with tempfile.TemporaryDirectory() as scratch:
             if self.num_classes:
-                # A table of the lines of a file, which becomes an asset.
                 file = f"{scratch}/class_names.txt"
-                pathlib.Path(file).write_text(self.class_lines, "utf-8")
-                part = tf.lookup.TextFileIndex
-                table = tf.lookup.TextFileInitializer(
-                    file,
-                    tf.int64,
-                    part.LINE_NUMBER,
-                    tf.string,
-                    part.WHOLE_LINE,
-                )
-                self.class_names = tf.lookup.StaticHashTable(table, "")
+                self.class_names = bank.line_table(file, self.class_lines)
+            if self.bank is not None:
+                self.bank.make_tables(scratch)
             functions = self._signatures()
             tf.saved_model.save(self, str(directory), signatures=functions)
         return {
@@ -260,6 +265,8 @@ class ServedModel(tf.Module):
                 answers[name] = self._classify
             if self.prototypes is not None and not suffix:
                 answers["classify_by_neighbours"] = self._compare
+            if self.bank is not None and not suffix:
+                answers["search"] = self._search
             views_of = _traced_once(views_of, spec)
             for name, answer in answers.items():
                 signatures[name] = _signature(spec, views_of, answer)
@@ -267,10 +274,21 @@ class ServedModel(tf.Module):
 
     def _classify(self, views: tf.Tensor) -> _Answer:
         """Probabilities and the classes of the highest."""
-        logits = self.classify(self.encode(views))
+        representations = self.encode(views)  # [N, dim]
+        logits = self.classify(representations)
         if self.threshold is None:
-            return self._answer("probabilities", tf.nn.softmax(logits))
-        return self._answer("probabilities", tf.sigmoid(logits), self.threshold)
+            answer = self._answer("probabilities", tf.nn.softmax(logits))
+        else:
+            answer = self._answer(
+                "probabilities", tf.sigmoid(logits), self.threshold
+            )
+        if self.bank is not None:
+            answer |= self.bank.known(representations)
+        return answer
+
+    def _search(self, views: tf.Tensor) -> _Answer:
+        """The most similar rows of the gallery."""
+        return self.bank.search(self.encode(views))
 
     def _compare(self, views: tf.Tensor) -> _Answer:
         """Cosine similarities to the prototypes, as in evaluation."""

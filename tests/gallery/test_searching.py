@@ -3,13 +3,16 @@
 import dataclasses
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import supcon_tf
-from supcon_tf import config, gallery, measures, training
+from supcon_tf import config, gallery, measures, serving, training
+from supcon_tf.serving import bank
 from tests import forks, processes
 
 
@@ -187,3 +190,71 @@ def test_the_tools(index, copied_run, folders, tmp_path):
     page = tmp_path / "answers.html"
     run_tool(*search, f"--output={page}")
     assert page.read_text().count("<img ") == 12
+
+
+ANSWER = """
+import pathlib, sys
+import numpy as np
+import tensorflow as tf
+
+model = tf.saved_model.load(sys.argv[1])
+contents = [pathlib.Path(path).read_bytes() for path in sys.argv[3:]]
+answers = model.signatures["search"](image_bytes=tf.constant(contents))
+classes = model.signatures["serving_default"](image_bytes=tf.constant(contents))
+assert (answers["is_known"].numpy() == classes["is_known"].numpy()).all()
+np.savez(sys.argv[2], **{name: value.numpy() for name, value in answers.items()})
+assert not any(name.startswith("supcon_tf") for name in sys.modules)
+"""
+
+
+def test_an_export_answers_as_python_does(index, copied_run, folders, tmp_path):
+    """In a fresh process without supcon_tf."""
+    index(data_dir="known")
+    shelf = index(add="loose")
+    threshold = gallery.Threshold(0.9999, 0.95)
+    path = copied_run.galleries / "gallery"
+    dataclasses.replace(shelf, threshold=threshold).save(path, overwrite=True)
+    settings = config.ExportSettings(
+        str(copied_run.path), gallery="gallery", top_k=3
+    )
+    version = serving.export(settings)
+    images = [
+        str(folders / "known" / "dark" / "01.jpg"),
+        *map(str, sorted((folders / "new" / "odd").iterdir())),
+    ]
+    file = tmp_path / "answers.npz"
+    program = [sys.executable, "-c", ANSWER, version, file, *images]
+    done = subprocess.run(program, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    model = supcon_tf.load(copied_run.path)
+    answers = model.gallery().search(images, k=3)
+    with np.load(file) as exported:
+        for row, answer in enumerate(answers):
+            cosines = [match.similarity for match in answer.matches]
+            np.testing.assert_allclose(
+                exported["similarities"][row], cosines, atol=1e-5
+            )
+            assert exported["is_known"][row] == answer.is_known
+        best = answers[0].matches[0]
+        assert exported["ids"][0, 0].decode() == best.id == images[0]
+        assert exported["classes"][0, 0].decode() == "dark"
+        assert exported["ids"][1, 0].decode() == str(folders / "loose/a.png")
+        assert exported["classes"][1, 0] == b""
+        is_known = [answer.is_known for answer in answers]
+        assert is_known[:2] == [True, True] and not all(is_known)
+    names = [prediction.name for prediction in model.predict(images)]
+    assert [name != "unknown" for name in names] == is_known
+
+
+def test_an_export_with_a_gallery_that_is_too_large(
+    index, copied_run, monkeypatch
+):
+    index(data_dir="known")
+    monkeypatch.setattr(bank, "_LARGEST", 48 * 26 * 4 - 1)
+    settings = config.ExportSettings(str(copied_run.path), gallery="gallery")
+    with pytest.raises(ValueError, match="of at most 4,991 bytes .* got 4,992"):
+        serving.export(settings)
+    assert not copied_run.exports()
+    other = dataclasses.replace(settings, gallery="other")
+    with pytest.raises(ValueError, match="must be one of .*has gallery, got o"):
+        serving.export(other)

@@ -1,0 +1,95 @@
+"""A gallery inside a SavedModel: its rows, ids and classes."""
+
+from __future__ import annotations
+
+import pathlib
+
+import tensorflow as tf
+
+from supcon_tf import exceptions, measures
+from supcon_tf.gallery import store
+
+# A SavedModel is read by protocol buffers, whose limit is 2 GiB.
+_LARGEST = 2_000_000_000  # bytes
+
+
+class Bank(tf.Module):
+    """The rows of a gallery, for exact search in a graph.
+
+    Args:
+      gallery: the rows.
+      k: of an answer, at most all.
+
+    Raises:
+      ValueError: the gallery is empty or too large.
+    """
+
+    def __init__(self, gallery: store.Gallery, k: int):
+        super().__init__()
+        num_bytes = 4 * len(gallery) * gallery.dim
+        exceptions.require(
+            0 < num_bytes <= _LARGEST,
+            f"`gallery` must have rows of at most {_LARGEST:,} bytes in float32 "
+            "to be inside of an export: a larger one is searched by "
+            "supcon_tf.load(RUN).gallery(NAME) beside an export without it",
+            f"{num_bytes:,}",
+        )
+        rows = measures.unit_rows("gallery", gallery.representations)
+        self.rows = tf.Variable(rows, trainable=False)
+        self._k = min(k, len(gallery))
+        self._threshold = gallery.threshold and gallery.threshold.cosine
+        names = [gallery.class_name(label) or "" for label in gallery.labels]
+        self._lines = {"ids": gallery.ids, "classes": names}
+
+    def make_tables(self, folder: str) -> None:
+        """Makes tables of ids and classes by row, from files that it writes."""
+        self._tables = {
+            name: line_table(
+                f"{folder}/gallery_{name}.txt", "".join(map(_line, texts))
+            )
+            for name, texts in self._lines.items()
+        }
+
+    def search(self, representations: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The answer of the signature `search` to representations [N, dim]."""
+        similarities, rows = tf.math.top_k(  # [N, k] each
+            self._cosines(representations), self._k
+        )
+        rows = tf.cast(rows, tf.int64)
+        return {
+            "ids": self._tables["ids"].lookup(rows),
+            "similarities": similarities,
+            "classes": self._tables["classes"].lookup(rows),
+            **self._is_known(similarities),
+        }
+
+    def known(self, representations: tf.Tensor) -> dict[str, tf.Tensor]:
+        """`is_known` of representations [N, dim]; {} without a threshold."""
+        if self._threshold is None:
+            return {}
+        return self._is_known(self._cosines(representations))
+
+    def _cosines(self, representations: tf.Tensor) -> tf.Tensor:
+        """Cosines [N, rows]."""
+        unit = tf.math.l2_normalize(representations, axis=1)
+        return tf.matmul(unit, self.rows, transpose_b=True)
+
+    def _is_known(self, cosines: tf.Tensor) -> dict[str, tf.Tensor]:
+        if self._threshold is None:
+            return {}
+        return {"is_known": tf.reduce_max(cosines, axis=1) >= self._threshold}
+
+
+def line_table(file: str, lines: str) -> tf.lookup.StaticHashTable:
+    """A table from numbers of lines to lines; the file becomes an asset."""
+    pathlib.Path(file).write_text(lines, "utf-8")
+    part = tf.lookup.TextFileIndex
+    table = tf.lookup.TextFileInitializer(
+        file, tf.int64, part.LINE_NUMBER, tf.string, part.WHOLE_LINE
+    )
+    return tf.lookup.StaticHashTable(table, "")
+
+
+def _line(text: str) -> str:
+    """A text as a line: a line break in it becomes a space."""
+    return " ".join(text.splitlines()) + "\n"
