@@ -38,11 +38,15 @@ class Bank(tf.Module):
         self.rows = tf.Variable(rows, trainable=False)
         self._k = min(k, len(gallery))
         self._threshold = gallery.threshold and gallery.threshold.cosine
-        names = [gallery.class_name(label) or "" for label in gallery.labels]
+        self._labels = tf.Variable(
+            gallery.labels, trainable=False, dtype=tf.int64
+        )
+        # A table has one line or more; without classes nobody reads it.
+        names = gallery.class_names or ("none",)
         self._lines = {"ids": gallery.ids, "classes": names}
 
     def make_tables(self, folder: str) -> None:
-        """Makes tables of ids and classes by row, from files that it writes."""
+        """Makes tables of ids by row, and of classes by label, from files."""
         self._tables = {
             name: line_table(
                 f"{folder}/gallery_{name}.txt", "".join(map(_line, texts))
@@ -55,11 +59,11 @@ class Bank(tf.Module):
         similarities, rows = tf.math.top_k(  # [N, k] each
             self._cosines(representations), self._k
         )
-        rows = tf.cast(rows, tf.int64)
+        labels = tf.gather(self._labels, rows)  # [N, k]; -1 is in no table
         return {
-            "ids": self._tables["ids"].lookup(rows),
+            "ids": self._tables["ids"].lookup(tf.cast(rows, tf.int64)),
             "similarities": similarities,
-            "classes": self._tables["classes"].lookup(rows),
+            "classes": self._tables["classes"].lookup(labels),
             **self._is_known(similarities),
         }
 
