@@ -29,8 +29,8 @@ class Bank(tf.Module):
         num_bytes = 4 * len(gallery) * gallery.dim
         exceptions.require(
             0 < num_bytes <= _LARGEST,
-            f"`gallery` must have rows of at most {_LARGEST:,} bytes in float32 "
-            "to be inside of an export: a larger one is searched by "
+            f"`gallery` must have rows of at most {_LARGEST:,} bytes in "
+            "float32 to be inside of an export: a larger one is searched by "
             "supcon_tf.load(RUN).gallery(NAME) beside an export without it",
             f"{num_bytes:,}",
         )
