@@ -102,7 +102,7 @@ class _Metric(_Wrapper, keras.metrics.Mean):
         self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None = None
     ) -> None:
         labels, projections = _labels(y_true), tf.convert_to_tensor(y_pred)
-        values, weights = self._wrapped.of_batch(
+        values, weights = self._wrapped.measure_batch(
             labels, projections, sample_weight
         )
         super().update_state(values, weights)
@@ -110,7 +110,7 @@ class _Metric(_Wrapper, keras.metrics.Mean):
     def result(self) -> tf.Tensor:
         """Returns the mean, or what the diagnostic makes of it."""
         count = tf.convert_to_tensor(self.count)
-        return self._wrapped.of_mean(super().result(), count)
+        return self._wrapped.from_mean(super().result(), count)
 
 
 def _labels(labels: tf.Tensor) -> tf.Tensor:

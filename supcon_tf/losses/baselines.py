@@ -63,7 +63,7 @@ class SimCLRLoss(inputs.Loss):
         )
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        z = inputs.as_views(y_pred, "projections")
+        z = inputs.to_views(y_pred, "projections")
         exceptions.require(
             z.shape[1] >= 2,
             "`projections` must have at least 2 views, the positives of each "
@@ -113,24 +113,26 @@ class NPairsLoss(inputs.Loss):
     name: str = "n_pairs_loss"
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        # B own samples, G of all replicas, V views, A = B*V, M = G*V
-        z = inputs.as_views(y_pred, "projections")
+        # B samples of this replica, G of all, V views, A = B*V, M = G*V
+        z = inputs.to_views(y_pred, "projections")
         ids = inputs.class_ids(y_true)
         batch, views, dim = tf.shape(z)[0], z.shape[1], z.shape[2]
-        all_z, all_ids = inputs.gather(self.cross_replica, z, ids)
-        positive, exists = _next_of_class(ids, all_ids)
-        rows = tf.reshape(all_z, [-1, dim])  # [M, D]
+        global_z, global_ids = inputs.gather(self.cross_replica, z, ids)
+        next_samples, has_positive = _next_in_class(ids, global_ids)
+        rows = tf.reshape(global_z, [-1, dim])  # [M, D]
         anchors = rows[: batch * views]  # own samples come first
         logits = tf.matmul(anchors, rows, transpose_b=True)  # [A, M]
         logits = tf.linalg.set_diag(  # an anchor is no contrast of its own
             logits, tf.fill([batch * views], log_space.LOG_ZERO)
         )
-        positive_row = positive[:, tf.newaxis] * views + tf.range(views)
+        positive_rows = (  # [B, V], the same view of the next sample
+            next_samples[:, tf.newaxis] * views + tf.range(views)
+        )
         losses = tf.nn.sparse_softmax_cross_entropy_with_logits(
-            tf.reshape(positive_row, [-1]), logits
+            tf.reshape(positive_rows, [-1]), logits
         )
         losses = tf.reduce_mean(tf.reshape(losses, [batch, views]), axis=1)
-        return tf.where(exists, losses, 0.0)
+        return tf.where(has_positive, losses, 0.0)
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
@@ -188,72 +190,74 @@ class TripletLoss(inputs.Loss):
         super().__post_init__()
         margin, mining = self.margin, self.mining
         exceptions.require(margin > 0, "`margin` must be positive", margin)
-        exceptions.require_one_of(_MINED, "mining", mining)
+        exceptions.require_one_of(_MINERS, "mining", mining)
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        z = inputs.as_views(y_pred, "projections")
+        z = inputs.to_views(y_pred, "projections")
         batch, views, dim = tf.shape(z)[0], z.shape[1], z.shape[2]
         ids = inputs.class_ids(y_true)
         z, ids = inputs.gather(self.cross_replica, z, ids)
         rows = tf.reshape(z, [-1, dim])  # [M, D]
         ids = tf.repeat(ids, views)  # [M]
-        return tf.fill([batch], _MINED[self.mining](ids, rows, self.margin))
+        return tf.fill([batch], _MINERS[self.mining](ids, rows, self.margin))
 
 
 def _hard(ids: tf.Tensor, rows: tf.Tensor, margin: float) -> tf.Tensor:
-    """The mean over anchors: ids [M], rows [M, dim] -> [] float32."""
-    distances, same = _squared_distances(rows), ids[:, tf.newaxis] == ids
-    farthest = tf.reduce_max(tf.where(same, distances, 0.0), axis=1)
-    nearest = tf.reduce_min(tf.where(same, np.inf, distances), axis=1)
-    losses = tf.maximum(farthest - nearest + margin, 0.0)
+    """Returns the mean over anchors [], of ids [M] and rows [M, dim]."""
+    distances = _squared_distances(rows)  # [M, M]
+    same_class = ids[:, tf.newaxis] == ids  # [M, M]
+    farthest = tf.reduce_max(tf.where(same_class, distances, 0.0), axis=1)
+    nearest = tf.reduce_min(tf.where(same_class, np.inf, distances), axis=1)
+    losses = tf.maximum(farthest - nearest + margin, 0.0)  # [M]
     # Without any pair the loss is 0, not that of anchors to themselves.
-    paired = tf.size(tf.unique(ids).y) < tf.size(ids)
-    return tf.where(paired, tf.reduce_mean(losses), 0.0)
+    has_pair = tf.size(tf.unique(ids).y) < tf.size(ids)
+    return tf.where(has_pair, tf.reduce_mean(losses), 0.0)
 
 
 def _semi_hard(ids: tf.Tensor, rows: tf.Tensor, margin: float) -> tf.Tensor:
-    """The mean over pairs: ids [M], rows [M, dim] -> [] float32."""
-    distances, same = _squared_distances(rows), ids[:, tf.newaxis] == ids
-    negatives = tf.sort(tf.where(same, np.inf, distances), axis=1)
-    count = tf.reduce_sum(tf.cast(~same, tf.int32), axis=1, keepdims=True)
-    farther = tf.searchsorted(negatives, distances, side="right")
-    chosen = tf.gather(
-        negatives,
-        tf.minimum(farther, tf.maximum(count - 1, 0)),  # else the farthest
-        batch_dims=1,
-    )
-    losses = tf.maximum(distances - chosen + margin, 0.0)
-    pairs = tf.linalg.set_diag(same, tf.zeros_like(ids, tf.bool))
+    """Returns the mean over pairs [], of ids [M] and rows [M, dim]."""
+    distances = _squared_distances(rows)  # [M, M]
+    same_class = ids[:, tf.newaxis] == ids  # [M, M]
+    negatives = tf.sort(tf.where(same_class, np.inf, distances), axis=1)
+    count = tf.reduce_sum(tf.cast(~same_class, tf.int32), axis=1, keepdims=True)
+    # The rank of the nearest negative that is farther than the positive; where
+    # there is none, that of the farthest negative.
+    rank = tf.searchsorted(negatives, distances, side="right")  # [M, M]
+    rank = tf.minimum(rank, tf.maximum(count - 1, 0))
+    negative_distances = tf.gather(negatives, rank, batch_dims=1)  # [M, M]
+    losses = tf.maximum(distances - negative_distances + margin, 0.0)
+    is_pair = tf.linalg.set_diag(same_class, tf.zeros_like(ids, tf.bool))
     return tf.math.divide_no_nan(
-        tf.reduce_sum(tf.where(pairs, losses, 0.0)),
-        tf.reduce_sum(tf.cast(pairs, tf.float32)),
+        tf.reduce_sum(tf.where(is_pair, losses, 0.0)),
+        tf.reduce_sum(tf.cast(is_pair, tf.float32)),
     )
 
 
-_MINED = {"semi_hard": _semi_hard, "hard": _hard}
+_MINERS = {"semi_hard": _semi_hard, "hard": _hard}
 
 
 def _squared_distances(rows: tf.Tensor) -> tf.Tensor:
-    """Between all rows [M, dim]: [M, M], 0 on the diagonal."""
-    squares = tf.reduce_sum(rows**2, axis=1)
-    products = tf.matmul(rows, rows, transpose_b=True)
+    """Returns the distances of rows [M, dim], [M, M], 0 on the diagonal."""
+    squares = tf.reduce_sum(rows**2, axis=1)  # [M]
+    products = tf.matmul(rows, rows, transpose_b=True)  # [M, M]
     distances = squares[:, tf.newaxis] + squares - 2.0 * products
-    distances = tf.maximum(distances, 0.0)
+    distances = tf.maximum(distances, 0.0)  # rounding may go below
     return tf.linalg.set_diag(distances, tf.zeros_like(squares))
 
 
-def _next_of_class(
-    ids: tf.Tensor, all_ids: tf.Tensor
+def _next_in_class(
+    ids: tf.Tensor, global_ids: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """The next other sample of the class, in cyclic order, of each sample.
+    """Returns the next sample of the same class, in cyclic order.
 
-    Takes ids [batch], the first of all ids [samples]; returns [batch] int32
-    positions among all, and [batch] bool whether there is one.
+    Takes ids [B], the first of the ids [G] of all replicas. Returns [B] int32,
+    indices among all samples, and [B] bool, whether there is such a sample.
     """
-    position = tf.range(tf.size(ids))[:, tf.newaxis]  # [B, 1]
-    samples = tf.size(all_ids)
-    steps = tf.math.floormod(tf.range(samples) - position, samples)  # [B, G]
-    same = (ids[:, tf.newaxis] == all_ids) & (steps > 0)
-    steps = tf.where(same, steps, samples)
-    nearest = tf.argmin(steps, axis=1, output_type=tf.int32)
-    return nearest, tf.reduce_any(same, axis=1)
+    positions = tf.range(tf.size(ids))[:, tf.newaxis]  # [B, 1]
+    num_samples = tf.size(global_ids)
+    offsets = tf.range(num_samples) - positions  # [B, G]
+    steps = tf.math.floormod(offsets, num_samples)  # [B, G], forwards
+    same_class = (ids[:, tf.newaxis] == global_ids) & (steps > 0)
+    steps = tf.where(same_class, steps, num_samples)
+    next_samples = tf.argmin(steps, axis=1, output_type=tf.int32)
+    return next_samples, tf.reduce_any(same_class, axis=1)

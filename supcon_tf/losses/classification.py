@@ -84,7 +84,7 @@ class CrossEntropyLoss(inputs.Loss):
         )
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        logits = inputs.as_views(y_pred, "logits")
+        logits = inputs.to_views(y_pred, "logits")
         if len(self.class_shares):
             shares = tf.constant(self.class_shares, tf.float32)
             inputs.check_shape("class_shares", shares, [logits.shape[2]])
@@ -96,10 +96,11 @@ class CrossEntropyLoss(inputs.Loss):
             loss = _cross_entropy(inputs.class_ids(labels), logits)
         if not self.label_smoothing:
             return loss
-        share = self.label_smoothing  # the loss is linear in the weights
+        smoothing = self.label_smoothing  # the loss is linear in the weights
         log_sums = tf.reduce_logsumexp(logits, axis=2)  # [B, V]
-        uniform = log_sums - tf.reduce_mean(logits, axis=2)
-        return (1 - share) * loss + share * tf.reduce_mean(uniform, axis=1)
+        uniform_loss = log_sums - tf.reduce_mean(logits, axis=2)  # [B, V]
+        uniform_loss = tf.reduce_mean(uniform_loss, axis=1)  # [B]
+        return (1 - smoothing) * loss + smoothing * uniform_loss
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
@@ -133,7 +134,7 @@ class BinaryCrossEntropyLoss(inputs.Loss):
     name: str = "binary_cross_entropy_loss"
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        logits = inputs.as_views(y_pred, "logits")
+        logits = inputs.to_views(y_pred, "logits")
         labels = positive_weights.canonical(y_true, "any")
         inputs.check_shape("labels", labels, [logits.shape[0], logits.shape[2]])
         labels = tf.broadcast_to(labels[:, tf.newaxis], tf.shape(logits))
@@ -188,15 +189,15 @@ class MaxMarginLoss(inputs.Loss):
         exceptions.require(scale > 0, "`scale` must be positive", scale)
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        cosines = inputs.as_views(y_pred, "cosines")
+        cosines = inputs.to_views(y_pred, "cosines")
         ids = inputs.class_ids(y_true)
         is_label = tf.one_hot(ids, cosines.shape[2])[:, tf.newaxis]  # [B, 1, C]
-        logits = self.scale * (cosines - self.margin * is_label)
+        logits = self.scale * (cosines - self.margin * is_label)  # [B, V, C]
         return _cross_entropy(ids, logits)
 
 
 def _cross_entropy(ids: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """[B] mean over views of the cross-entropy of [B, V, C] logits."""
+    """Returns the cross-entropy of logits [B, V, C], mean over views, [B]."""
     ids = tf.repeat(ids[:, tf.newaxis], logits.shape[1], axis=1)  # [B, V]
     return tf.reduce_mean(
         tf.nn.sparse_softmax_cross_entropy_with_logits(ids, logits), axis=1
@@ -204,12 +205,12 @@ def _cross_entropy(ids: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
 
 
 def _soft_cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
-    """The same for weights [B, C] of the classes."""
+    """Returns the cross-entropy [B] for weights [B, C] of the classes."""
     inputs.check_shape("labels", labels, [logits.shape[0], logits.shape[2]])
     labels = tf.cast(labels, tf.float32)
-    total = tf.reduce_sum(labels, axis=1)
+    label_sums = tf.reduce_sum(labels, axis=1)  # [B]
     tf.debugging.assert_less(
-        tf.abs(total - 1.0), 1e-3, "rows of soft `labels` must sum to 1"
+        tf.abs(label_sums - 1.0), 1e-3, "rows of soft `labels` must sum to 1"
     )
     labels = tf.repeat(labels[:, tf.newaxis], logits.shape[1], axis=1)
     return tf.reduce_mean(

@@ -1,4 +1,4 @@
-"""What the projections of a batch look like, as Keras metrics.
+"""Diagnostics of the projections of a batch, as Keras metrics.
 
 `model.compile(optimizer, SupConLoss(), metrics=losses.diagnostics())`. All of
 them together cost a few percent of the loss: none builds the matrix of all
@@ -79,31 +79,31 @@ class _Diagnostic(inputs.Configured, keras.metrics.Mean):
           TypeError: Keras 3 calls it, which would take means of its means.
         """
         keras_2.refuse_caller(self, "keras.src.metrics.")
-        measured = self.of_batch(y_true, y_pred, sample_weight)
-        return super().update_state(*measured)
+        values_and_weights = self.measure_batch(y_true, y_pred, sample_weight)
+        return super().update_state(*values_and_weights)
 
-    def of_batch(
+    def measure_batch(
         self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None
     ) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Values of a batch, and what each weighs in the mean."""
+        """Returns the values of a batch, and their weights in the mean."""
         exceptions.require(
             sample_weight is None,
             "`sample_weight` must be None",
             f"a {type(sample_weight)}",
         )
-        z = inputs.as_views(y_pred, "projections")
+        z = inputs.to_views(y_pred, "projections")
         views, dim = z.shape[1:]
         z = tf.math.l2_normalize(tf.reshape(z, [-1, dim]), axis=1)  # [R, D]
         return self._measure(y_true, z, views)
 
     def result(self) -> tf.Tensor:
-        """Returns what it is over all batches; 0 where there was no anchor."""
+        """Returns the diagnostic over all batches; 0 without any anchor."""
         # Under replicas and mixed precision a variable does not compare.
         count = tf.convert_to_tensor(self.count)
-        return self.of_mean(super().result(), count)
+        return self.from_mean(super().result(), count)
 
-    def of_mean(self, mean: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-        """The result by the mean, which is of so many anchors."""
+    def from_mean(self, mean: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+        """Returns the result, from the mean over `count` anchors."""
         return mean
 
     def _measure(self, labels: tf.Tensor, z: tf.Tensor, views: int) -> tuple:
@@ -151,14 +151,19 @@ class ContrastiveAccuracy(_Diagnostic):
     def _measure(self, labels: tf.Tensor, z: tf.Tensor, views: int) -> tuple:
         kind = "any" if self.multi_label else None
         labels = positive_weights.canonical(labels, kind)
-        weights = positive_weights.of_labels(labels, kind)
+        weights = positive_weights.from_labels(labels, kind)
         samples = tf.repeat(tf.range(tf.shape(labels)[0]), views)  # [R]
-        rows = _subsample(z, self.anchors)  # [A]
-        cosines = tf.matmul(tf.gather(z, rows), z, transpose_b=True)  # [A, R]
-        same = weights.weigh(tf.gather(samples, rows), samples) > 0  # [A, R]
-        negative = tf.reduce_max(tf.where(same, _NO_COSINE, cosines), axis=1)
-        same &= rows[:, tf.newaxis] != tf.range(tf.shape(z)[0])
-        positive = tf.reduce_max(tf.where(same, cosines, _NO_COSINE), axis=1)
+        anchors = _subsample(z, self.anchors)  # [A]
+        cosines = tf.matmul(  # [A, R]
+            tf.gather(z, anchors), z, transpose_b=True
+        )
+        pair_weights = weights.weigh(tf.gather(samples, anchors), samples)
+        is_positive = pair_weights > 0  # [A, R], the anchor itself included
+        negatives = tf.where(is_positive, _NO_COSINE, cosines)
+        is_positive &= anchors[:, tf.newaxis] != tf.range(tf.shape(z)[0])
+        positives = tf.where(is_positive, cosines, _NO_COSINE)
+        negative = tf.reduce_max(negatives, axis=1)  # [A], the most similar
+        positive = tf.reduce_max(positives, axis=1)  # [A], the most similar
         return positive > negative + _TIE, positive > _NO_COSINE
 
 
@@ -241,14 +246,14 @@ class Uniformity(_Diagnostic):
         z = tf.gather(z, _subsample(z, self.anchors))  # [A, D]
         cosines = tf.matmul(z, z, transpose_b=True)  # [A, A]
         potentials = tf.exp(4 * (cosines - 1))  # of unit vectors
-        others = tf.cast(tf.shape(z)[0] - 1, z.dtype)
-        sums = tf.reduce_sum(
+        num_others = tf.cast(tf.shape(z)[0] - 1, z.dtype)
+        sums = tf.reduce_sum(  # [A], without the row itself
             tf.linalg.set_diag(potentials, tf.zeros_like(z[:, 0])), axis=1
         )
-        means = tf.math.divide_no_nan(sums, others)
-        return means, tf.fill(tf.shape(sums), others > 0)
+        means = tf.math.divide_no_nan(sums, num_others)
+        return means, tf.fill(tf.shape(sums), num_others > 0)
 
-    def of_mean(self, mean: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    def from_mean(self, mean: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
         """Returns the logarithm; 0 where there were no two rows."""
         return tf.math.log(tf.where(count > 0, mean, 1.0))
 
@@ -309,8 +314,8 @@ class PositivesPerAnchor(_Diagnostic):
 
     def _measure(self, labels: tf.Tensor, z: tf.Tensor, views: int) -> tuple:
         ids = inputs.class_ids(labels)
-        (all_ids,) = inputs.gather(self.cross_replica, ids)
-        classes, samples = _classes(all_ids)
+        (global_ids,) = inputs.gather(self.cross_replica, ids)
+        classes, samples = _classes(global_ids)
         # [B] int32 |P(i)|, the same for each view of a sample.
         classes = classes[: tf.size(ids)]  # of this replica
         return tf.gather(samples, classes) * views - 1, None
@@ -341,7 +346,7 @@ class AnchorsWithoutPositives(PositivesPerAnchor):
 
 
 def _classes(ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Labels as [B] int32 in 0..C-1, and the samples [B] int32 of each class.
+    """Returns classes [B] int32 in 0..C-1, and the size [B] of each class.
 
     Both are as long as the batch, so that XLA can compile them: the classes
     C..B-1 have no samples.
@@ -353,8 +358,8 @@ def _classes(ids: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return classes, samples
 
 
-def _subsample(z: tf.Tensor, most: int) -> tf.Tensor:
-    """Indices, int32, of at most `most` evenly spaced rows of z."""
+def _subsample(z: tf.Tensor, limit: int) -> tf.Tensor:
+    """Returns the indices of evenly spaced rows of z, `limit` at most."""
     rows = tf.shape(z)[0]
-    kept = tf.minimum(rows, most)
-    return tf.range(kept) * rows // kept
+    count = tf.minimum(rows, limit)
+    return tf.range(count) * rows // count

@@ -91,11 +91,12 @@ class HierarchicalSupConLoss(supcon.SupConLoss):
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         table = tf.constant(self.ancestors, tf.int64)
         levels = tf.gather(table, inputs.class_ids(y_true))  # [B, H]
-        by_height = tf.unstack(levels, axis=1)[::-1]
-        total, below = 0.0, None
-        for height, losses in enumerate(self._by_each(by_height, y_pred), 1):
-            if self.constrained and below is not None:
-                losses = tf.maximum(losses, below)
-            total += self.penalty ** (1 / height) * losses
-            below = losses
-        return total / len(by_height)
+        labels_by_height = tf.unstack(levels, axis=1)[::-1]
+        loss, losses_below = 0.0, None
+        losses_by_height = self._losses_by_labels(labels_by_height, y_pred)
+        for height, losses in enumerate(losses_by_height, start=1):
+            if self.constrained and losses_below is not None:
+                losses = tf.maximum(losses, losses_below)
+            loss += self.penalty ** (1 / height) * losses
+            losses_below = losses
+        return loss / len(labels_by_height)

@@ -9,12 +9,12 @@ import tensorflow as tf
 from supcon_tf import distribute, exceptions, keras_2
 from supcon_tf.keras_2 import keras
 
-# More samples than a replica can hold: keeps their ids apart in int64.
+# A replica holds fewer samples, so that the ids of two replicas differ.
 _IDS_PER_REPLICA = 2**32
 
 
 class Configured:
-    """What keeps the arguments of its constructor as attributes."""
+    """An object that keeps the arguments of its constructor as attributes."""
 
     def get_config(self) -> dict[str, object]:
         names = inspect.signature(type(self).__init__).parameters
@@ -22,7 +22,7 @@ class Configured:
 
 
 class Loss(Configured, keras.losses.Loss):
-    """What all losses are: dataclasses with Keras' `reduction` and `name`."""
+    """The base of all losses, dataclasses with `reduction` and `name`."""
 
     def __post_init__(self) -> None:
         super().__init__(reduction=self.reduction, name=self.name)
@@ -40,8 +40,8 @@ class Loss(Configured, keras.losses.Loss):
         return super().__call__(y_true, y_pred, sample_weight)
 
 
-def as_views(projections: tf.Tensor, name: str) -> tf.Tensor:
-    """[batch, views, dim] float32 from that, or from [batch, dim]."""
+def to_views(projections: tf.Tensor, name: str) -> tf.Tensor:
+    """Returns [batch, views, dim] float32, from that or from [batch, dim]."""
     z = tf.convert_to_tensor(projections)
     exceptions.require(
         z.dtype.is_floating, f"`{name}` must be floats", z.dtype.name
@@ -63,17 +63,20 @@ def as_views(projections: tf.Tensor, name: str) -> tf.Tensor:
 
 
 def gather(cross_replica: bool, *tensors: tf.Tensor) -> list[tf.Tensor]:
-    """Tensors [batch, ...] of all replicas, own rows first, or of this one."""
+    """Returns tensors [batch, ...] of all replicas, own rows first.
+
+    Without `cross_replica` they stay those of this replica.
+    """
     if not cross_replica:
         return list(tensors)
     return distribute.gather_across_replicas(*tensors)
 
 
-def as_contrasts(contrasts: tf.Tensor | None, z: tf.Tensor) -> tf.Tensor:
-    """Further contrasts [contrasts, views', dim]; none of them for None."""
+def to_contrasts(contrasts: tf.Tensor | None, z: tf.Tensor) -> tf.Tensor:
+    """Returns contrasts [contrasts, views', dim]; 0 contrasts for None."""
     if contrasts is None:
         return tf.zeros([0, *z.shape[1:]])
-    contrasts = as_views(contrasts, "contrast_projections")
+    contrasts = to_views(contrasts, "contrast_projections")
     exceptions.require(
         contrasts.shape[2] == z.shape[2],
         "`contrast_projections` must have the dim of `projections`",
@@ -82,25 +85,25 @@ def as_contrasts(contrasts: tf.Tensor | None, z: tf.Tensor) -> tf.Tensor:
     return contrasts
 
 
-def as_queue_mask(mask: tf.Tensor, contrasts: tf.Tensor) -> tf.Tensor:
-    """`contrast_mask` as [queued] bool, of the last contrasts."""
+def to_queue_mask(mask: tf.Tensor, contrasts: tf.Tensor) -> tf.Tensor:
+    """Returns `contrast_mask` as [queued] bool, of the last contrasts."""
     mask = tf.convert_to_tensor(mask)
     exceptions.require(
         mask.shape.rank == 1 and mask.dtype.is_bool,
         "`contrast_mask` must be [queued] bool",
         f"{mask.dtype.name} of shape {mask.shape}",
     )
-    queued, most = mask.shape[0], contrasts.shape[0]
+    num_queued, num_contrasts = mask.shape[0], contrasts.shape[0]
     exceptions.require(
-        None in (queued, most) or queued <= most,
-        f"`contrast_mask` must be no longer than the {most} contrasts",
-        queued,
+        None in (num_queued, num_contrasts) or num_queued <= num_contrasts,
+        f"`contrast_mask` must be no longer than the {num_contrasts} contrasts",
+        num_queued,
     )
     return mask
 
 
 def class_ids(labels: tf.Tensor, name: str = "labels") -> tf.Tensor:
-    """Labels in any accepted form as [batch] int64 class identifiers.
+    """Returns labels in any accepted form as [batch] int64 identifiers.
 
     InvalidArgumentError if a row of rank 2 is not one-hot.
     """
@@ -111,11 +114,11 @@ def class_ids(labels: tf.Tensor, name: str = "labels") -> tf.Tensor:
         f"shape {labels.shape}",
     )
     if labels.shape.rank == 2 and labels.shape[1] != 1:
-        rows = tf.cast(labels, tf.float64)
-        classes = tf.argmax(rows, axis=1)
+        one_hot = tf.cast(labels, tf.float64)
+        classes = tf.argmax(one_hot, axis=1)
         check = tf.debugging.assert_equal(
-            rows,
-            tf.one_hot(classes, tf.shape(rows)[1], dtype=tf.float64),
+            one_hot,
+            tf.one_hot(classes, tf.shape(one_hot)[1], dtype=tf.float64),
             f"`{name}` of rank 2 must be one-hot; several labels per sample "
             "and soft labels need `positives`",
         )
@@ -130,11 +133,11 @@ def class_ids(labels: tf.Tensor, name: str = "labels") -> tf.Tensor:
 
 
 def sample_ids(z: tf.Tensor) -> tf.Tensor:
-    """A class for each sample of all replicas: [batch] int64 identifiers."""
+    """Returns [batch] int64, a class for each sample of all replicas."""
     context = tf.distribute.get_replica_context()
     replica = context.replica_id_in_sync_group if context else 0
-    first = tf.cast(replica, tf.int64) * _IDS_PER_REPLICA
-    return first + tf.range(tf.shape(z, tf.int64)[0])
+    first_id = tf.cast(replica, tf.int64) * _IDS_PER_REPLICA
+    return first_id + tf.range(tf.shape(z, tf.int64)[0])
 
 
 def class_numbers(ids: tf.Tensor) -> tf.Tensor:
@@ -143,8 +146,8 @@ def class_numbers(ids: tf.Tensor) -> tf.Tensor:
     By sorting, which has static shapes: tf.unique does not compile by XLA.
     """
     order = tf.argsort(ids)
-    ordered = tf.gather(ids, order)
-    is_new = tf.cast(ordered[1:] != ordered[:-1], tf.int32)
+    sorted_ids = tf.gather(ids, order)
+    is_new = tf.cast(sorted_ids[1:] != sorted_ids[:-1], tf.int32)
     numbers = tf.concat([tf.zeros_like(order[:1]), tf.cumsum(is_new)], axis=0)
     return tf.scatter_nd(order[:, tf.newaxis], numbers, tf.shape(ids))
 

@@ -1,7 +1,7 @@
 """Contrastive losses with a learned centre for every class, for long tails.
 
-Rows are the views of all samples; behind them, as contrasts that are no
-anchors, come the centres, so that every class is in every batch. Both losses
+Rows are the views of all samples. The centres follow them, as contrasts that
+are no anchors, so that every class is in every batch. Both losses
 are dense: [A, M] matrices of A rows of this replica and M rows and centres.
 """
 
@@ -19,14 +19,14 @@ from supcon_tf.losses import inputs, log_space
 
 
 class _Pairs(NamedTuple):
-    """The anchors of a replica beside their contrasts: all rows, then centres.
+    """Pairs of A anchors of a replica and M contrasts: all rows, then centres.
 
     Attributes:
       logits: [A, M] float32.
-      positive: [A, M] bool, other columns of the anchor's class.
-      contrasted: [A, M] bool, all columns but the anchor itself.
-      is_centre: [M] bool.
-      class_sizes: [M] float32, rows of a column's class, its centre among them.
+      positive: [A, M] bool, True for other columns of the anchor's class.
+      contrasted: [A, M] bool, True for all columns but the anchor itself.
+      is_centre: [M] bool, True for centres.
+      class_sizes: [M] float32, columns of the class of a column.
     """
 
     logits: tf.Tensor
@@ -37,8 +37,8 @@ class _Pairs(NamedTuple):
 
 
 @dataclasses.dataclass(eq=False)
-class _WithCentres(inputs.Loss):
-    """What both share; `y_true` are class ids, 0..classes-1, or one-hot."""
+class _CentreLoss(inputs.Loss):
+    """A loss with centres; `y_true` are ids, 0..classes-1, or one-hot."""
 
     centres: keras.layers.Layer | None = None
     temperature: float = defaults.TEMPERATURE
@@ -59,41 +59,47 @@ class _WithCentres(inputs.Loss):
         )
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        z = tf.math.l2_normalize(inputs.as_views(y_pred, "projections"), -1)
+        z = tf.math.l2_normalize(inputs.to_views(y_pred, "projections"), -1)
         ids = inputs.class_ids(y_true)
         batch, views, dim = tf.shape(z)[0], *z.shape[1:]
-        all_z, all_ids = inputs.gather(self.cross_replica, z, ids)
+        global_z, global_ids = inputs.gather(self.cross_replica, z, ids)
         centres = tf.math.l2_normalize(
             tf.cast(self.centres.centres, tf.float32), axis=1
         )
-        classes = centres.shape[0]
-        rows = tf.reshape(all_z, [-1, dim])
+        num_classes = centres.shape[0]
+        rows = tf.reshape(global_z, [-1, dim])  # this replica's come first
         columns = tf.concat([rows, centres], axis=0)  # [M, D]
-        of_rows = tf.repeat(all_ids, views)
-        of_columns = tf.concat([of_rows, tf.range(classes, dtype=tf.int64)], 0)
-        count = batch * views  # own rows come first
-        logits = tf.matmul(rows[:count], columns, transpose_b=True)
-        same = of_rows[:count, tf.newaxis] == of_columns
-        is_centre = tf.range(tf.size(of_columns)) >= tf.size(of_rows)
-        is_other = tf.range(count)[:, tf.newaxis] != tf.range(
-            tf.size(of_columns)
+        row_classes = tf.repeat(global_ids, views)
+        column_classes = tf.concat(  # [M]
+            [row_classes, tf.range(num_classes, dtype=tf.int64)], axis=0
         )
-        per_class = tf.math.unsorted_segment_sum(
-            tf.ones_like(of_columns, tf.float32), of_columns, classes
+        anchors = tf.range(batch * views)  # [A], indices of rows
+        logits = tf.matmul(  # [A, M]
+            rows[: batch * views], columns, transpose_b=True
+        )
+        anchor_classes = row_classes[: batch * views]
+        is_same_class = anchor_classes[:, tf.newaxis] == column_classes
+        indices = tf.range(tf.size(column_classes))  # [M]
+        is_centre = indices >= tf.size(row_classes)  # [M]
+        is_contrast = anchors[:, tf.newaxis] != indices  # [A, M]
+        class_sizes = tf.math.unsorted_segment_sum(
+            tf.ones_like(column_classes, tf.float32),
+            column_classes,
+            num_classes,
         )
         pairs = _Pairs(
             logits / self.temperature,
-            same & is_other,
-            is_other,
+            is_same_class & is_contrast,
+            is_contrast,
             is_centre,
-            tf.gather(per_class, of_columns),
+            tf.gather(class_sizes, column_classes),
         )
-        losses = tf.reshape(self._of_rows(pairs), [batch, views])
+        losses = tf.reshape(self._row_losses(pairs), [batch, views])
         scale = self.temperature if self.scale_by_temperature else 1.0
         return scale * tf.reduce_mean(losses, axis=1)
 
-    def _of_rows(self, pairs: _Pairs) -> tf.Tensor:
-        """Losses [A]."""
+    def _row_losses(self, pairs: _Pairs) -> tf.Tensor:
+        """Returns the losses of the anchors, [A]."""
         raise NotImplementedError
 
     def get_config(self) -> dict[str, object]:
@@ -102,7 +108,7 @@ class _WithCentres(inputs.Loss):
         return config | {"centres": centres}
 
     @classmethod
-    def from_config(cls, config: dict[str, object]) -> _WithCentres:
+    def from_config(cls, config: dict[str, object]) -> _CentreLoss:
         """Rebuilds the loss, with centres of its own."""
         centres = keras.saving.deserialize_keras_object(config["centres"])
         return cls(**(config | {"centres": centres}))
@@ -110,7 +116,7 @@ class _WithCentres(inputs.Loss):
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
 @dataclasses.dataclass(eq=False)
-class BalancedSupConLoss(_WithCentres):
+class BalancedSupConLoss(_CentreLoss):
     """Balanced contrastive loss (BCL) of Zhu et al. 2022.
 
       L_i = -1/|P(i)| sum_{p in P(i)} log( exp(z_i.z_p / tau) / D_i )
@@ -144,17 +150,18 @@ class BalancedSupConLoss(_WithCentres):
 
     name: str = "balanced_supcon_loss"
 
-    def _of_rows(self, pairs: _Pairs) -> tf.Tensor:
+    def _row_losses(self, pairs: _Pairs) -> tf.Tensor:
         weights = tf.cast(pairs.positive, tf.float32)
-        sizes = pairs.class_sizes - weights  # |B_c| without the anchor
+        # |B_c| of a column, [A, M]: a class without its anchor has one less.
+        sizes = pairs.class_sizes - weights
         logits = pairs.logits - tf.math.log(sizes)
         log_d = _log_sum_exp(logits, pairs.contrasted)
-        return log_d - _mean(pairs.logits, weights)
+        return log_d - _weighted_mean(pairs.logits, weights)
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
 @dataclasses.dataclass(eq=False)
-class PaCoLoss(_WithCentres):
+class PaCoLoss(_CentreLoss):
     """Parametric contrastive loss (PaCo) of Cui et al. 2021.
 
       L_i = -1/W sum_{p in P(i), c_y} w(p) log( exp(s_ip) / D_i )
@@ -204,26 +211,26 @@ class PaCoLoss(_WithCentres):
             self.class_shares,
         )
 
-    def _of_rows(self, pairs: _Pairs) -> tf.Tensor:
+    def _row_losses(self, pairs: _Pairs) -> tf.Tensor:
         logits = pairs.logits
         if len(self.class_shares):
-            added = tf.math.log(tf.constant(self.class_shares, tf.float32))
-            missing = tf.size(pairs.is_centre) - len(self.class_shares)
-            logits += tf.pad(added, [[missing, 0]])
+            log_shares = tf.math.log(tf.constant(self.class_shares, tf.float32))
+            num_rows = tf.size(pairs.is_centre) - len(self.class_shares)
+            logits += tf.pad(log_shares, [[num_rows, 0]])  # centres alone
         weights = tf.where(pairs.is_centre, 1.0, self.alpha)
         weights *= tf.cast(pairs.positive, tf.float32)  # [A, M]
         log_d = _log_sum_exp(logits, pairs.contrasted)
-        return log_d - _mean(logits, weights)
+        return log_d - _weighted_mean(logits, weights)
 
 
 def _log_sum_exp(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """[A] of [A, M], where `mask`."""
+    """Returns log of the sums [A] of exp(logits) [A, M] in a mask."""
     return tf.reduce_logsumexp(
         tf.where(mask, logits, log_space.LOG_ZERO), axis=1
     )
 
 
-def _mean(logits: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """[A] weighted means; the own centre is always there, so none is empty."""
+def _weighted_mean(logits: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """Returns weighted means [A]; each row has a weight, of its own centre."""
     total = tf.reduce_sum(weights, axis=1)
     return tf.reduce_sum(weights * logits, axis=1) / total

@@ -12,7 +12,7 @@ DENOMINATORS = "all", "one_positive", "sincere", "only_negatives"
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What `SupConLoss` documents under these names.
+    """Options of the formula; `SupConLoss` documents each of them.
 
     Raises:
       ValueError: an option does not exist.
@@ -86,10 +86,10 @@ class Options:
             "`spread` must be 0 with one view (it keeps the others near)",
             self.spread,
         )
-        least = max(views - 1, 1)
+        minimum = max(views - 1, 1)
         exceptions.require(
-            self.positives_cap is None or self.positives_cap >= least,
-            f"`positives_cap` must be at least {least} with {views} views (the "
-            "other views of an anchor always stay)",
+            self.positives_cap is None or self.positives_cap >= minimum,
+            f"`positives_cap` must be at least {minimum} with {views} views "
+            "(the other views of an anchor always stay)",
             self.positives_cap,
         )

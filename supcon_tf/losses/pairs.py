@@ -12,7 +12,7 @@ With a share a of spread, L_i is (1 - a) times that, and a times
 
   log sum_{p in P(i)} exp(s_ip) - mean of s_iv over the own other views v
 
-A anchors and M contrasts make [A, M] matrices. Whoever has the sum of the
+A anchors and M contrasts make [A, M] matrices. A caller that has the sum of the
 negatives already leaves them out of the contrasts.
 """
 
@@ -31,38 +31,38 @@ class Rows(NamedTuple):
 
     Attributes:
       vectors: [N, D] float32.
-      numbers: [N] int32, which tell the views apart.
-      samples: [N] int32, which sample each is a view of.
-      is_there: [N] bool, False for what is in no A(i).
+      numbers: [N] int32, a different number for each view.
+      samples: [N] int32, the number of the sample of each view.
+      is_valid: [N] bool, False for rows that are in no A(i).
       is_queued: [N] bool, True for rows of a queue.
     """
 
     vectors: tf.Tensor
     numbers: tf.Tensor
     samples: tf.Tensor
-    is_there: tf.Tensor
+    is_valid: tf.Tensor
     is_queued: tf.Tensor
 
-    def of_batch(self, z: tf.Tensor) -> Rows:
-        """The rows of z [B, V, D], which come first, with their gradient."""
-        vectors = tf.reshape(z, [-1, z.shape[2]])
-        rows = Rows(*(part[: tf.shape(vectors)[0]] for part in self))
+    def select_anchors(self, z: tf.Tensor) -> Rows:
+        """Returns the first rows, with z [B, V, D] and its gradient in them."""
+        vectors = tf.reshape(z, [-1, z.shape[2]])  # [B * V, D]
+        rows = Rows(*(field[: tf.shape(vectors)[0]] for field in self))
         return rows._replace(vectors=vectors)
 
     def gather(self, index: tf.Tensor) -> Rows:
-        """Some of them, in another order."""
-        return Rows(*(tf.gather(part, index) for part in self))
+        """Returns the rows with these indices, in their order."""
+        return Rows(*(tf.gather(field, index) for field in self))
 
 
-class Further(NamedTuple):
-    """Samples that are contrasts and no anchors, behind those of a batch.
+class ExtraContrasts(NamedTuple):
+    """Samples that are contrasts and no anchors; they follow the batch.
 
     Attributes:
       views: [C, V, D] float32.
       labels: [C] or [C, classes], of `positive_weights.canonical`; None beside
         a mask.
-      is_filled: [Q] bool, which of the last Q samples are there, a queue's;
-        None without a queue.
+      is_filled: [Q] bool, whether a row of the queue is filled; the queue is
+        the last Q samples. None without a queue.
     """
 
     views: tf.Tensor
@@ -70,28 +70,28 @@ class Further(NamedTuple):
     is_filled: tf.Tensor | None = None
 
 
-def rows_of(z: tf.Tensor, further: Further | None = None) -> Rows:
-    """All views, those of z [B, V, D] before further ones, sample by sample."""
+def make_rows(z: tf.Tensor, extras: ExtraContrasts | None = None) -> Rows:
+    """Returns all views, sample by sample: z [B, V, D], then the extras."""
     batch, views, dim = tf.shape(z)[0], z.shape[1], z.shape[2]
     vectors, samples = tf.reshape(z, [-1, dim]), tf.range(batch)
-    samples = tf.repeat(samples, views)
+    samples = tf.repeat(samples, views)  # [B * V]
     is_filled = None
-    if further is not None:
-        views = further.views.shape[1]
-        numbers = batch + tf.range(tf.shape(further.views)[0])
+    if extras is not None:
+        views = extras.views.shape[1]
+        numbers = batch + tf.range(tf.shape(extras.views)[0])
         samples = tf.concat([samples, tf.repeat(numbers, views)], axis=0)
-        of_others = tf.reshape(further.views, [-1, dim])
-        vectors = tf.concat([vectors, of_others], axis=0)
-        is_filled = further.is_filled
+        extra_vectors = tf.reshape(extras.views, [-1, dim])
+        vectors = tf.concat([vectors, extra_vectors], axis=0)  # [N, D]
+        is_filled = extras.is_filled
     numbers = tf.range(tf.size(samples))
-    is_there = tf.ones_like(numbers, bool)
+    is_valid = tf.ones_like(numbers, bool)
     is_queued = tf.zeros_like(numbers, bool)
     if is_filled is not None:
         is_filled = tf.repeat(is_filled, views)
-        queued = tf.size(is_filled)
-        is_there = tf.concat([is_there[queued:], is_filled], axis=0)
-        is_queued = numbers >= tf.size(numbers) - queued
-    return Rows(vectors, numbers, samples, is_there, is_queued)
+        num_queued = tf.size(is_filled)
+        is_valid = tf.concat([is_valid[num_queued:], is_filled], axis=0)
+        is_queued = numbers >= tf.size(numbers) - num_queued
+    return Rows(vectors, numbers, samples, is_valid, is_queued)
 
 
 def losses(
@@ -101,68 +101,70 @@ def losses(
     options: Options,
     log_negatives: tf.Tensor | None = None,
 ) -> tf.Tensor:
-    """L_i of anchors [A], 0 where it does not exist.
+    """Returns L_i of anchors [A], 0 where it does not exist.
 
     Args:
-      anchors: views whose loss is asked for.
+      anchors: views whose loss is returned.
       contrasts: views that are compared with them; all of P(i) in batch order.
-      positives: how much samples weigh as positives of each other.
-      options: of the loss.
-      log_negatives: [A] log of the sum over N(i), where the contrasts need not
-        hold N(i); None to sum it over them.
+      positives: weights of samples as positives of each other.
+      options: options of the loss.
+      log_negatives: [A] log of the sum over N(i), for contrasts that need not
+        hold N(i); None to sum it over the contrasts.
     """
     logits = (  # [A, M]
         tf.matmul(anchors.vectors, contrasts.vectors, transpose_b=True)
         / options.temperature
     )
-    is_other = anchors.numbers[:, tf.newaxis] != contrasts.numbers
-    in_a = is_other & contrasts.is_there
+    is_other = anchors.numbers[:, tf.newaxis] != contrasts.numbers  # [A, M]
+    is_contrast = is_other & contrasts.is_valid  # A(i)
     weights = positives.weigh(anchors.samples, contrasts.samples)
-    weights = tf.where(in_a, weights, 0.0)  # [A, M]
+    weights = tf.where(is_contrast, weights, 0.0)  # [A, M]
     if log_negatives is None:
-        harder = options.hardness * options.temperature * logits
+        hardness_logits = options.hardness * options.temperature * logits
         log_n = _log_sum_exp(  # [A, 1]
-            logits + tf.stop_gradient(harder), in_a & (weights == 0)
+            logits + tf.stop_gradient(hardness_logits),
+            is_contrast & (weights == 0),
         )
     else:
-        log_n = log_negatives[:, tf.newaxis]
+        log_n = log_negatives[:, tf.newaxis]  # [A, 1]
     if options.positives_cap is not None:
-        kept = _within_cap(
+        is_within_cap = _within_cap(
             weights > 0, anchors, contrasts, options.positives_cap
         )
-        weights = tf.where(kept, weights, 0.0)
+        weights = tf.where(is_within_cap, weights, 0.0)
     is_positive = weights > 0
     # log p_ip = s_ip - log D_i, with one D_i of all positives or D_ip of each.
     log_d, log_p = log_n[:, 0], logits
     if options.denominator == "all":
-        log_of_positives = _log_sum_exp(logits, is_positive)
-        log_d = log_space.log_add_exp(log_n, log_of_positives)[:, 0]
+        log_positives = _log_sum_exp(logits, is_positive)
+        log_d = log_space.log_add_exp(log_n, log_positives)[:, 0]
     elif options.has_one_positive:
         log_d = 0.0
         log_p -= log_space.log_add_exp(logits - options.margin, log_n)
-    total = tf.reduce_sum(weights, axis=1)  # [A], |P(i)|
+    num_positives = tf.reduce_sum(weights, axis=1)  # [A], |P(i)|
     if options.formulation == "out":
-        mean = _mean(log_p, weights)
+        mean = _weighted_mean(log_p, weights)
     else:
         log_weights = tf.math.log(tf.where(is_positive, weights, 1.0))
-        inside = _log_sum_exp(log_p + log_weights, is_positive)[:, 0]
-        mean = inside - tf.math.log(tf.where(total > 0, total, 1.0))
-    value = log_d - mean
+        log_sum = _log_sum_exp(log_p + log_weights, is_positive)[:, 0]
+        divisor = tf.where(num_positives > 0, num_positives, 1.0)
+        mean = log_sum - tf.math.log(divisor)
+    loss = log_d - mean  # [A]
     if options.spread:
         is_view = anchors.samples[:, tf.newaxis] == contrasts.samples
-        of_views = _mean(logits, tf.where(is_view, weights, 0.0))
-        apart = _log_sum_exp(logits, is_positive)[:, 0] - of_views
-        value += options.spread * (apart - value)
-    is_defined = total > 0
+        view_logit = _weighted_mean(logits, tf.where(is_view, weights, 0.0))
+        spread_loss = _log_sum_exp(logits, is_positive)[:, 0] - view_logit
+        loss += options.spread * (spread_loss - loss)
+    is_defined = num_positives > 0
     if options.denominator == "only_negatives":
         is_defined &= log_n[:, 0] > log_space.LOG_ZERO / 2
-    return tf.where(is_defined, value, 0.0)
+    return tf.where(is_defined, loss, 0.0)
 
 
-def _mean(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """[A] weighted means of values [A, M], which are any where nothing weighs.
+def _weighted_mean(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """Returns weighted means [A] of values [A, M]; 0 for a sum of weights 0.
 
-    0 where nothing does.
+    A value of weight 0 may be any, also infinite.
     """
     values = tf.where(weights > 0, values, 0.0)
     return tf.math.divide_no_nan(
@@ -173,7 +175,7 @@ def _mean(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 def _within_cap(
     is_positive: tf.Tensor, anchors: Rows, contrasts: Rows, cap: int
 ) -> tf.Tensor:
-    """Marks the positives [A, M] that an anchor keeps under a cap on |P(i)|.
+    """Returns whether an anchor keeps a positive [A, M] under the cap.
 
     An anchor keeps its own other views and then the next positives in cyclic
     batch order, starting after its own sample (Suppl. Sec. 7 does not say
@@ -181,22 +183,25 @@ def _within_cap(
     batch). Across replicas the order continues through their rows. The rows
     of a queue are no part of the cycle and come last.
     """
-    is_own = anchors.samples[:, tf.newaxis] == contrasts.samples  # [A, M]
-    others = tf.cast(is_positive & ~is_own, tf.int32)
-    views = tf.reduce_sum(tf.cast(is_own, tf.int32), axis=1, keepdims=True)
-    rank = tf.cumsum(others, axis=1, exclusive=True)  # from the first contrast
+    is_view = anchors.samples[:, tf.newaxis] == contrasts.samples  # [A, M]
+    is_other = tf.cast(is_positive & ~is_view, tf.int32)
+    views = tf.reduce_sum(tf.cast(is_view, tf.int32), axis=1, keepdims=True)
+    # Ranks [A, M] count the other positives from the first contrast on.
+    rank = tf.cumsum(is_other, axis=1, exclusive=True)
     # The own views stand together, so that all have the same rank.
-    before = tf.reduce_max(tf.where(is_own, rank, 0), axis=1, keepdims=True)
-    in_cycle = tf.where(contrasts.is_queued, 0, others)
-    total = tf.reduce_sum(in_cycle, axis=1, keepdims=True)
-    turned = rank - before  # from the anchor on
-    turned = tf.where(rank < before, turned + total, turned)
-    rank = tf.where(contrasts.is_queued, rank, turned)
-    return is_positive & (is_own | (rank < cap - (views - 1)))
+    own_rank = tf.where(is_view, rank, 0)
+    own_rank = tf.reduce_max(own_rank, axis=1, keepdims=True)  # [A, 1]
+    in_cycle = tf.where(contrasts.is_queued, 0, is_other)
+    cycle_length = tf.reduce_sum(in_cycle, axis=1, keepdims=True)
+    cyclic_rank = rank - own_rank  # from the anchor on
+    is_before = rank < own_rank
+    cyclic_rank = tf.where(is_before, cyclic_rank + cycle_length, cyclic_rank)
+    rank = tf.where(contrasts.is_queued, rank, cyclic_rank)
+    return is_positive & (is_view | (rank < cap - (views - 1)))
 
 
 def _log_sum_exp(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """[A, 1] log of the sum of exp(logits) where `mask`; finite if empty."""
+    """Returns log of the sum of exp(logits) in a mask, [A, 1], finite."""
     return tf.reduce_logsumexp(
         tf.where(mask, logits, log_space.LOG_ZERO), axis=1, keepdims=True
     )

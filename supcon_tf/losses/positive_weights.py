@@ -1,20 +1,20 @@
-"""Which samples are positives of each other, and how much each weighs.
+"""Weights of samples as positives of each other.
 
-Of a label per sample, those of the same class weigh 1. Of several labels per
-sample, [samples, classes] 0 or 1, with A and B the labels of two samples:
+With one label per sample, samples of the same class weigh 1. With several
+labels per sample, [samples, classes] 0 or 1, A and B the labels of two samples:
 
   any      1 where they share a label
   all      1 where A = B, and not empty
   jaccard  |A and B| / |A or B|
 
-The own other views of a sample weigh 1, also where it has no label. Of soft
-labels, [samples, classes] of at least 0 as MixUp or a teacher makes them, with
-y and y' the rows of two samples:
+The own other views of a sample weigh 1, also where it has no label. With soft
+labels, [samples, classes] of at least 0 as MixUp or a teacher makes them, y and
+y' the rows of two samples:
 
   soft     y . y'
   cosine   y . y' / (|y| |y'|), GenSCL's (Kim et al. 2022, arXiv 2206.00384)
 
-of the own other views too.
+which the own other views weigh too.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from supcon_tf import exceptions
 from supcon_tf.losses import inputs
 from supcon_tf.losses.options import Options
 
-_SOFT = "soft", "cosine"
-_CONTRASTS = 2**62  # more ids than the samples of all replicas
-_TILE_SAMPLES = 256  # rows of weights that are held at once
+_SOFT_KINDS = "soft", "cosine"
+_FIRST_CONTRAST_ID = 2**62  # above the ids of the samples of all replicas
+_TILE_SAMPLES = 256  # rows of weights that memory holds at once
 
 
 class _Labels:
-    """Labels by which a sample is its own positive, with weight 1."""
+    """Labels by which a sample is a positive of itself, with weight 1."""
 
-    def of_itself(self, count: int | tf.Tensor) -> tf.Tensor:
-        """Weights of the first samples in their own P(i), [count]."""
+    def self_weights(self, count: int | tf.Tensor) -> tf.Tensor:
+        """Returns the weights of the first samples in their own P(i)."""
         return tf.ones([count])
 
 
@@ -51,18 +51,25 @@ class Classes(_Labels):
 
     classes: tf.Tensor
 
-    def weigh(self, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-        """[A, B] float32 weights, of the numbers of samples [A] and [B]."""
-        a, b = tf.gather(self.classes, a), tf.gather(self.classes, b)
-        return tf.cast(a[:, tf.newaxis] == b, tf.float32)
+    def weigh(self, anchors: tf.Tensor, contrasts: tf.Tensor) -> tf.Tensor:
+        """Returns the weights [A, M] of samples, named by their indices.
+
+        Args:
+          anchors: [A] int32, the sample of each anchor.
+          contrasts: [M] int32, the sample of each contrast.
+        """
+        anchor_classes = tf.gather(self.classes, anchors)  # [A]
+        contrast_classes = tf.gather(self.classes, contrasts)  # [M]
+        same_class = anchor_classes[:, tf.newaxis] == contrast_classes
+        return tf.cast(same_class, tf.float32)
 
     def sums(self, values: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
-        """Weighted sums over all samples, for the first of them.
+        """Returns weighted sums over all samples, for the first samples.
 
         Takes values [S, D] of all samples; returns [count, D].
         """
-        classes = tf.shape(self.classes)[0]  # at most
-        sums = tf.math.unsorted_segment_sum(values, self.classes, classes)
+        num_classes = tf.shape(self.classes)[0]  # at most
+        sums = tf.math.unsorted_segment_sum(values, self.classes, num_classes)
         return tf.gather(sums, self.classes[:count])
 
 
@@ -78,27 +85,31 @@ class SharedLabels(_Labels):
     labels: tf.Tensor
     kind: str
 
-    def weigh(self, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-        """As of `Classes`."""
-        weights = self._overlap(tf.gather(self.labels, a), self.labels)
-        itself = a[:, tf.newaxis] == tf.range(tf.shape(self.labels)[0])
-        # By sample, of which there are fewer than views.
-        return tf.gather(tf.where(itself, 1.0, weights), b, axis=1)
+    def weigh(self, anchors: tf.Tensor, contrasts: tf.Tensor) -> tf.Tensor:
+        """Returns the weights [A, M], as `Classes.weigh`."""
+        # By sample, [A, S], of which there are fewer than views.
+        weights = self._overlap(tf.gather(self.labels, anchors), self.labels)
+        samples = tf.range(tf.shape(self.labels)[0])
+        is_same_sample = anchors[:, tf.newaxis] == samples  # [A, S]
+        weights = tf.where(is_same_sample, 1.0, weights)
+        return tf.gather(weights, contrasts, axis=1)  # [A, M]
 
-    def _overlap(self, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-        """[A, B] weights of samples that are not the same, by their labels."""
-        shared = tf.matmul(a, b, transpose_b=True)
+    def _overlap(
+        self, anchor_labels: tf.Tensor, contrast_labels: tf.Tensor
+    ) -> tf.Tensor:
+        """Returns the weights [A, M] of different samples, by their labels."""
+        shared = tf.matmul(anchor_labels, contrast_labels, transpose_b=True)
         if self.kind == "any":
             return tf.minimum(shared, 1.0)
-        # 1 for none, which share nothing.
-        of_a, of_b = (
+        # A sample without labels counts as one label: it shares none.
+        anchor_counts, contrast_counts = (
             tf.maximum(tf.reduce_sum(labels, axis=1, keepdims=True), 1.0)
-            for labels in (a, b)
+            for labels in (anchor_labels, contrast_labels)
         )
-        return shared / (of_a + tf.transpose(of_b) - shared)
+        return shared / (anchor_counts + tf.transpose(contrast_counts) - shared)
 
     def sums(self, values: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
-        """As of `Classes`, some rows of the weights at a time."""
+        """Returns weighted sums, as `Classes.sums`, by tiles of the weights."""
         rows = self.labels[:count]
         tiles = tf.reshape(
             tf.pad(rows, [[0, -count % _TILE_SAMPLES], [0, 0]]),
@@ -113,8 +124,8 @@ class SharedLabels(_Labels):
         )
         sums = tf.reshape(sums, [-1, values.shape[1]])[:count]
         # A sample without labels does not overlap with itself.
-        has_none = tf.reduce_all(rows == 0, axis=1, keepdims=True)
-        return sums + tf.where(has_none, values[:count], 0.0)
+        is_unlabelled = tf.reduce_all(rows == 0, axis=1, keepdims=True)
+        return sums + tf.where(is_unlabelled, values[:count], 0.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,23 +138,26 @@ class SoftLabels:
 
     labels: tf.Tensor
 
-    def weigh(self, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-        """As of `Classes`."""
-        a, b = tf.gather(self.labels, a), tf.gather(self.labels, b)
-        return tf.matmul(a, b, transpose_b=True)
+    def weigh(self, anchors: tf.Tensor, contrasts: tf.Tensor) -> tf.Tensor:
+        """Returns the weights [A, M], as `Classes.weigh`."""
+        anchor_labels = tf.gather(self.labels, anchors)  # [A, classes]
+        contrast_labels = tf.gather(self.labels, contrasts)  # [M, classes]
+        return tf.matmul(anchor_labels, contrast_labels, transpose_b=True)
 
-    def of_itself(self, count: int | tf.Tensor) -> tf.Tensor:
-        """Weights of the first samples in their own P(i), [count]."""
+    def self_weights(self, count: int | tf.Tensor) -> tf.Tensor:
+        """Returns the weights of the first samples in their own P(i)."""
         return tf.reduce_sum(tf.square(self.labels[:count]), axis=1)
 
     def sums(self, values: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:
-        """As of `Classes`, class by class."""
-        by_class = tf.matmul(self.labels, values, transpose_a=True)
-        return tf.matmul(self.labels[:count], by_class)
+        """Returns weighted sums, as `Classes.sums`, class by class."""
+        class_sums = tf.matmul(  # [classes, D]
+            self.labels, values, transpose_a=True
+        )
+        return tf.matmul(self.labels[:count], class_sums)
 
 
 @dataclasses.dataclass(frozen=True)
-class Given:
+class PositiveMask:
     """Weights of a `positive_mask`.
 
     Attributes:
@@ -152,46 +166,49 @@ class Given:
 
     mask: tf.Tensor
 
-    def weigh(self, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-        """As of `Classes`."""
-        return tf.gather(tf.gather(self.mask, a), b, axis=1)
+    def weigh(self, anchors: tf.Tensor, contrasts: tf.Tensor) -> tf.Tensor:
+        """Returns the weights [A, M], as `Classes.weigh`."""
+        rows = tf.gather(self.mask, anchors)  # [A, S]
+        return tf.gather(rows, contrasts, axis=1)  # [A, M]
 
 
 Labels = Classes | SharedLabels | SoftLabels
-Weights = Labels | Given
+Weights = Labels | PositiveMask
 
 
-def of_labels(labels: tf.Tensor, kind: str | None) -> Weights:
-    """The positives of all samples, by `canonical` labels."""
+def from_labels(labels: tf.Tensor, kind: str | None) -> Weights:
+    """Returns the weights of all samples, by their `canonical` labels."""
     if kind is None:
         return Classes(inputs.class_numbers(labels))
     if kind == "all":
         return Classes(inputs.class_numbers(_set_ids(labels)))
-    if kind in _SOFT:
+    if kind in _SOFT_KINDS:
         return SoftLabels(labels)
     return SharedLabels(labels, kind)
 
 
 def _set_ids(labels: tf.Tensor) -> tf.Tensor:
-    """A class for each set of labels [S, classes], and each sample without any.
+    """Returns a class [S] int64 for each set of labels [S, classes].
 
-    [S] int64: sums of random numbers, so that among a million sets two that
-    differ are equal with a probability of 1e-7.
+    Each sample without labels has a class of its own. The classes are sums of
+    random numbers: among a million sets, two that differ have the same class
+    with a probability of 1e-7.
     """
     numbers = np.random.default_rng(0).integers(2**63, size=labels.shape[1])
     sums = tf.reduce_sum(tf.cast(labels, tf.int64) * numbers, axis=1)
     sums = tf.bitwise.bitwise_and(sums, tf.int64.max)
-    alone = -1 - tf.range(tf.shape(labels, tf.int64)[0])
-    return tf.where(tf.reduce_any(labels > 0, axis=1), sums, alone)
+    unlabelled_ids = -1 - tf.range(tf.shape(labels, tf.int64)[0])
+    return tf.where(tf.reduce_any(labels > 0, axis=1), sums, unlabelled_ids)
 
 
 def canonical(
     labels: tf.Tensor, kind: str | None, name: str = "labels"
 ) -> tf.Tensor:
-    """Labels as [S] int64 class identifiers, or [S, classes] float32.
+    """Returns labels as [S] int64 class identifiers, or [S, classes] float32.
 
-    The latter for a `kind` of positives. InvalidArgumentError where a label of
-    several is neither 0 nor 1, a soft one below 0, or a row of one not one-hot.
+    They are float32 for a `kind` of positives. The errors are
+    InvalidArgumentError: one of several labels is neither 0 nor 1, a soft label
+    is below 0, or a row of rank 2 is not one-hot.
     """
     if kind is None:
         return inputs.class_ids(labels, name)
@@ -203,11 +220,11 @@ def canonical(
         f"shape {labels.shape}",
     )
     labels = tf.cast(labels, tf.float32)
-    is_right, rule = (labels == 0) | (labels == 1), "0 or 1"
-    if kind in _SOFT:
-        is_right, rule = labels >= 0, "at least 0"
+    is_valid, rule = (labels == 0) | (labels == 1), "0 or 1"
+    if kind in _SOFT_KINDS:
+        is_valid, rule = labels >= 0, "at least 0"
     check = tf.debugging.Assert(
-        tf.reduce_all(is_right),
+        tf.reduce_all(is_valid),
         [f"`{name}` of several labels per sample must be {rule}"],
     )
     with tf.control_dependencies([check] if check is not None else []):
@@ -216,13 +233,13 @@ def canonical(
         return tf.identity(labels)
 
 
-def labels_of(
+def sample_labels(
     views: tf.Tensor,
     labels: tf.Tensor,
     options: Options,
     name: str = "labels",
 ) -> tf.Tensor:
-    """`canonical` labels of samples, of which views [S, V, D] are.
+    """Returns the `canonical` labels of the samples of views [S, V, D].
 
     Samples of `unsupervised_classes` get a class of their own each.
 
@@ -234,7 +251,9 @@ def labels_of(
     if not options.unsupervised_classes:
         return labels
     classes = tf.constant(options.unsupervised_classes, tf.int64)
-    is_alone = tf.reduce_any(labels[:, tf.newaxis] == classes, axis=1)
-    # Far from every class that anybody has, and from each other.
-    first = tf.int64.min + (_CONTRASTS if name == "contrast_labels" else 0)
-    return tf.where(is_alone, first + inputs.sample_ids(views), labels)
+    is_unsupervised = tf.reduce_any(labels[:, tf.newaxis] == classes, axis=1)
+    # These ids are far from every class in use, and differ from each other.
+    is_contrast = name == "contrast_labels"
+    first_id = tf.int64.min + (_FIRST_CONTRAST_ID if is_contrast else 0)
+    ids = first_id + inputs.sample_ids(views)
+    return tf.where(is_unsupervised, ids, labels)

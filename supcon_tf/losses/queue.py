@@ -81,26 +81,26 @@ class ProjectionQueue(inputs.Configured, tf.Module):
         z, ids = z[-self.size :], ids[-self.size :]
         # Each replica updates its own copy of the variables, with equal rows.
         rows = tf.shape(z, tf.int64)[0]
-        index = (self.position + tf.range(rows)) % self.size
+        index = (self.position + tf.range(rows)) % self.size  # [rows]
         self.projections.scatter_update(tf.IndexedSlices(z, index))
         self.labels.scatter_update(tf.IndexedSlices(ids, index))
         self.position.assign((self.position + rows) % self.size)
         self.filled.assign(tf.minimum(self.filled + rows, self.size))
 
     def rows(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """All rows as constants: no gradient flows into the queue.
+        """Returns all rows as constants: no gradient flows into the queue.
 
-        Projections [size, dim] float32, labels [size] int64, and [size] bool,
-        which rows have been filled.
+        They are projections [size, dim] float32, labels [size] int64, and
+        [size] bool, whether a row has been filled.
         """
-        filled = tf.range(self.size, dtype=tf.int64) < self.filled
+        is_filled = tf.range(self.size, dtype=tf.int64) < self.filled
         return (
             tf.stop_gradient(self.projections.value()),
             self.labels.value(),
-            filled,
+            is_filled,
         )
 
     @classmethod
     def from_config(cls, config: dict[str, object]) -> ProjectionQueue:
-        """A queue of that size, empty."""
+        """Returns an empty queue of the same size."""
         return cls(**config)

@@ -1,8 +1,9 @@
 """The contrastive loss of labels that are numbers, by the order of distances.
 
-A anchors and M rows make [A, M] matrices, B samples and G of all replicas
-[B, G] ones. No tensor is of three of them: the denominators of an anchor are
-one sum that runs over its samples, from the farthest label to the nearest.
+A anchors and M rows make [A, M] matrices, B samples and G samples of all
+replicas make [B, G] matrices. No tensor has three of these axes: the
+denominators of an anchor are one cumulative sum over the samples, from the
+farthest label to the nearest.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from supcon_tf import exceptions
 from supcon_tf.keras_2 import keras
 from supcon_tf.losses import inputs, log_space
 
-_NUMBERS = 2**14  # of anchors, that are compared with all rows at once
+# Numbers of the anchors that are compared with all rows at once.
+_NUMBERS_PER_TILE = 2**14
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
@@ -76,36 +78,38 @@ class RankNContrastLoss(inputs.Loss):
         )
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        z = inputs.as_views(y_pred, "projections")
-        labels = _numbers(y_true, z)
+        z = inputs.to_views(y_pred, "projections")
+        labels = _to_numbers(y_true, z)
         batch, views, dim = tf.shape(z)[0], *z.shape[1:]
-        all_z, all_labels = inputs.gather(self.cross_replica, z, labels)
-        rows = tf.reshape(all_z, [-1, dim])  # [M, D], own rows come first
-        count, others = batch * views, tf.shape(rows)[0] - 1
-        logits = -_distances(rows[:count], rows) / self.temperature  # [A, M]
+        global_z, global_labels = inputs.gather(self.cross_replica, z, labels)
+        rows = tf.reshape(global_z, [-1, dim])  # [M, D], own rows come first
+        num_anchors, num_others = batch * views, tf.shape(rows)[0] - 1
+        distances = _distances(rows[:num_anchors], rows)  # [A, M]
+        logits = -distances / self.temperature
         sum_of_logits = tf.reduce_sum(logits, axis=1)  # 0 of the row itself
-        is_itself = tf.range(count)[:, tf.newaxis] == tf.range(others + 1)
+        anchors = tf.range(num_anchors)[:, tf.newaxis]  # indices of rows
+        is_itself = anchors == tf.range(num_others + 1)  # [A, M]
         logits = tf.where(is_itself, log_space.LOG_ZERO, logits)
-        order, counts = _ranks(labels, all_labels, views)
-        of_samples = tf.reduce_logsumexp(  # [A, G]
-            tf.reshape(logits, [count, -1, views]), axis=2
+        order, counts = _ranks(labels, global_labels, views)
+        sample_logits = tf.reduce_logsumexp(  # [A, G]
+            tf.reshape(logits, [num_anchors, -1, views]), axis=2
         )
-        sum_of_log_d = _sum_of_log_denominators(
-            tf.gather(
-                of_samples, tf.repeat(order, views, axis=0), batch_dims=1
-            ),
+        # The views of a sample have its order of samples, and its counts.
+        order = tf.repeat(order, views, axis=0)  # [A, G]
+        sum_of_log_d = _sum_of_log_denominators(  # [A]
+            tf.gather(sample_logits, order, batch_dims=1),
             tf.repeat(counts, views, axis=0),
         )
         losses = tf.math.divide_no_nan(
-            sum_of_log_d - sum_of_logits, tf.cast(others, tf.float32)
+            sum_of_log_d - sum_of_logits, tf.cast(num_others, tf.float32)
         )
         return tf.reduce_mean(tf.reshape(losses, [batch, views]), axis=1)
 
 
-def _numbers(labels: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
-    """Labels as [batch, targets] float64, to go with z [batch, ...].
+def _to_numbers(labels: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
+    """Returns labels as [batch, targets] float64, to go with z [batch, ...].
 
-    float64 holds integers, such as times, that float32 makes one.
+    float64 tells integers apart, such as times, that are equal in float32.
     """
     labels = tf.convert_to_tensor(labels)
     exceptions.require(
@@ -130,19 +134,19 @@ def _numbers(labels: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
 
 
 def _ranks(
-    labels: tf.Tensor, all_labels: tf.Tensor, views: int
+    labels: tf.Tensor, global_labels: tf.Tensor, views: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """All samples by the distance of their labels, and what each counts.
+    """Returns all samples by the distance of their labels, and their counts.
 
     Takes labels [B, T], the first of all labels [G, T]. Returns [B, G] int32,
-    the nearest first, and [B, G] float32 in that order: of samples at one
-    distance the first counts for the rows of all, but the anchor itself, and
-    the others for none.
+    the nearest first, and [B, G] float32 in that order, the rows that a sample
+    counts for: of samples at one distance, the first counts for the rows of
+    all, without the anchor itself, and the others count for none.
     """
     distances = tf.cast(  # [B, G]
         _by_tiles(
-            lambda part: tf.reduce_sum(
-                tf.abs(part[:, tf.newaxis] - all_labels), axis=2
+            lambda tile: tf.reduce_sum(
+                tf.abs(tile[:, tf.newaxis] - global_labels), axis=2
             ),
             labels,
         ),
@@ -156,8 +160,9 @@ def _ranks(
         constant_values=True,
     )
     shape = tf.shape(order)
-    starts = tf.range(shape[0])[:, tf.newaxis] * shape[1] - 1
-    ties = tf.cumsum(tf.cast(is_first, tf.int32), axis=1) + starts
+    # Samples at one distance have one number, which no other row of B has.
+    first_ties = tf.range(shape[0])[:, tf.newaxis] * shape[1] - 1  # [B, 1]
+    ties = tf.cumsum(tf.cast(is_first, tf.int32), axis=1) + first_ties
     sizes = tf.math.unsorted_segment_sum(
         tf.ones_like(ties, tf.float32), ties, tf.size(ties)
     )
@@ -170,12 +175,13 @@ def _ranks(
 def _sum_of_log_denominators(
     logits: tf.Tensor, counts: tf.Tensor
 ) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, None]]]:
-    """[A] sums of counts times log_d, the log of exp(logits) from there on.
+    """Returns the sums [A] of counts times log_d.
 
+    log_d is the log of the sum of exp(logits) of a column and all later ones.
     Takes logits [A, G], and constants [A, G] of at least 0. Not by
     tf.math.cumulative_logsumexp, whose time under XLA is quadratic in G.
     """
-    log_d = _sums_from_here_on(logits)
+    log_d = _log_suffix_sums(logits)
 
     def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, None]:
         is_counted = counts > 0
@@ -183,29 +189,31 @@ def _sum_of_log_denominators(
         shares = tf.where(
             is_counted, tf.math.log(shares) - log_d, log_space.LOG_ZERO
         )
-        shares = tf.reverse(_sums_from_here_on(tf.reverse(shares, [1])), [1])
+        shares = tf.reverse(_log_suffix_sums(tf.reverse(shares, [1])), [1])
         return upstream[:, tf.newaxis] * tf.exp(logits + shares), None
 
     return tf.reduce_sum(counts * log_d, axis=1), gradient
 
 
-def _sums_from_here_on(logs: tf.Tensor) -> tf.Tensor:
-    """[A, G] log of the sums of exp(logs) of each place and all behind it.
+def _log_suffix_sums(logs: tf.Tensor) -> tf.Tensor:
+    """Returns log of the sums [A, G] of exp(logs) of a column and later ones.
 
-    By adding what is 1, 2, 4, ... places behind.
+    Each step adds the sums of the columns 1, 2, 4, ... further on.
     """
-    places = tf.range(tf.shape(logs)[1])
+    positions = tf.range(tf.shape(logs)[1])
 
-    def added(step: tf.Tensor, sums: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        behind = tf.where(
-            places < tf.size(places) - step,
+    def add_shifted(
+        step: tf.Tensor, sums: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        shifted = tf.where(
+            positions < tf.size(positions) - step,
             tf.roll(sums, -step, axis=1),
             log_space.LOG_ZERO,
         )
-        return 2 * step, log_space.log_add_exp(sums, behind)
+        return 2 * step, log_space.log_add_exp(sums, shifted)
 
     _, sums = tf.while_loop(
-        lambda step, _: step < tf.size(places), added, [1, logs]
+        lambda step, _: step < tf.size(positions), add_shifted, [1, logs]
     )
     return sums
 
@@ -214,22 +222,22 @@ def _sums_from_here_on(logs: tf.Tensor) -> tf.Tensor:
 def _distances(
     anchors: tf.Tensor, rows: tf.Tensor
 ) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]]:
-    """|a - r| [A, M] of anchors [A, D] and rows [M, D].
+    """Returns |a - r| [A, M] of anchors [A, D] and rows [M, D].
 
-    By differences: from products of vectors, near ones would be as far as the
-    rounding. Where two are equal, the gradient is 0.
+    By differences: in products of vectors, the distance of near rows would be
+    lost in the rounding. The gradient of equal rows is 0.
     """
     distances = _by_tiles(
-        lambda part: tf.sqrt(
+        lambda tile: tf.sqrt(
             tf.reduce_sum(
-                tf.math.squared_difference(part[:, tf.newaxis], rows), axis=2
+                tf.math.squared_difference(tile[:, tf.newaxis], rows), axis=2
             )
         ),
         anchors,
     )
 
     def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        weights = tf.math.divide_no_nan(upstream, distances)
+        weights = tf.math.divide_no_nan(upstream, distances)  # [A, M]
         return (
             _weighted_differences(weights, anchors, rows),
             _weighted_differences(tf.transpose(weights), rows, anchors),
@@ -239,33 +247,36 @@ def _distances(
 
 
 def _weighted_differences(
-    weights: tf.Tensor, a: tf.Tensor, b: tf.Tensor
+    weights: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor
 ) -> tf.Tensor:
-    """[A, D] sums over b of weights [A, B] times a - b."""
+    """Returns the sums [A, D] of weights [A, M] times row - column."""
     return _by_tiles(
-        lambda part, weight: tf.einsum(
-            "ab,abd->ad", weight, part[:, tf.newaxis] - b
+        lambda tile, tile_weights: tf.einsum(
+            "ab,abd->ad", tile_weights, tile[:, tf.newaxis] - columns
         ),
-        a,
+        rows,
         weights,
     )
 
 
 def _by_tiles(
-    function: Callable[..., tf.Tensor], rows: tf.Tensor, *others: tf.Tensor
+    function: Callable[..., tf.Tensor], rows: tf.Tensor, *tensors: tf.Tensor
 ) -> tf.Tensor:
-    """[N, ...] of rows [N, D], and what goes with them, some at a time."""
+    """Calls a function of tiles of rows [N, D], and of tensors [N, ...].
+
+    Returns its results [N, ...]. A tile at a time bounds the memory.
+    """
     count = tf.shape(rows)[0]
-    size = tf.minimum(count, max(1, _NUMBERS // rows.shape[1]))
+    tile_rows = tf.minimum(count, max(1, _NUMBERS_PER_TILE // rows.shape[1]))
 
     def tiles(tensor: tf.Tensor) -> tf.Tensor:
-        tensor = tf.pad(tensor, [[0, -count % size], [0, 0]])
-        return tf.reshape(tensor, [-1, size, tf.shape(tensor)[1]])
+        tensor = tf.pad(tensor, [[0, -count % tile_rows], [0, 0]])
+        return tf.reshape(tensor, [-1, tile_rows, tf.shape(tensor)[1]])
 
-    made = tf.map_fn(
-        lambda parts: function(*parts),
-        (tiles(rows), *map(tiles, others)),
+    results = tf.map_fn(
+        lambda arguments: function(*arguments),
+        (tiles(rows), *map(tiles, tensors)),
         parallel_iterations=1,
         fn_output_signature=tf.TensorSpec([None, None], rows.dtype),
     )
-    return tf.reshape(made, [-1, tf.shape(made)[2]])[:count]
+    return tf.reshape(results, [-1, tf.shape(results)[2]])[:count]

@@ -37,14 +37,14 @@ from supcon_tf.losses import log_space
 _LARGEST_SHIFT = 40.0
 _TILE_ROWS = 768  # the fastest of 256 to 2,048, for 8,192 to 32,768 rows
 _TILES_AT_ONCE = 2  # hides the latency of the small operations between tiles
-# All tiles in one graph, which run beside each other and whose exponentials are
-# kept for the gradient, while these stay within so many bytes.
+# While the exponentials of all tiles stay within so many bytes, one graph has
+# all tiles, runs them beside each other, and saves them for the gradient.
 UNROLLED_BYTES = 256 * 2**20
 _BYTES_PER_PAIR = 3.5  # measured: half a matrix, and tiles on their way
 
-# Of the numbers of a block of rows and of one of columns: what the rows get,
-# and what the columns get where they are the rows.
-_Tile = Callable[..., tuple[tf.Tensor, tf.Tensor | None]]
+# A function of two numbers: of a block of rows and of a block of columns. It
+# returns sums of the rows and, where the columns are the rows, of the columns.
+_TileFunction = Callable[..., tuple[tf.Tensor, tf.Tensor | None]]
 
 
 def log_sum_exp(
@@ -55,22 +55,22 @@ def log_sum_exp(
     scale: float,
     slope: float,
     unit_length: bool,
-    hidden: tf.Tensor,
-    of_columns: Callable[[tf.Tensor], tf.Tensor],
+    is_hidden: tf.Tensor,
+    to_columns: Callable[[tf.Tensor], tf.Tensor],
     tile_rows: int | None = None,
 ) -> tf.Tensor:
-    """l_i of the rows, with a gradient for the rows.
+    """Returns l_i of the rows, with a gradient for the rows.
 
     Args:
       rows: [R, D] float32.
       columns: [M, D] float32; None for the rows themselves.
       window: first_i and stop_i, [R] int32 each; None for i and i + 1.
-      scale: of the products.
-      slope: the part of it that has a gradient.
+      scale: factor of the products.
+      slope: the part of the scale that has a gradient.
       unit_length: a promise that all vectors have at most length 1.
-      hidden: [M] bool, columns that no sum has.
-      of_columns: from numbers of the rows, [R], to those of the columns, [M], 0
-        of what is no anchor.
+      is_hidden: [M] bool, columns that no sum has.
+      to_columns: function from values of the rows, [R], to values of the
+        columns, [M], which are 0 for a column that is no anchor.
       tile_rows: rows and columns of a tile, in a loop; None chooses.
 
     Returns:
@@ -90,16 +90,16 @@ def log_sum_exp(
             columns,
             window,
             scale=scale,
-            hidden=hidden,
+            is_hidden=is_hidden,
             is_bounded=is_bounded,
             tile_rows=tile_rows or _TILE_ROWS,
-            unrolls=blocks is not None,
+            is_unrolled=blocks is not None,
         )
-        sums = tiles.sums()
+        sums = tiles.sums()  # [A, T]
 
         def gradient(upstream: tf.Tensor) -> tf.Tensor:
-            pulls = tiles.pulls(sums, upstream, of_columns)
-            return slope / tiles.root * pulls
+            gradients = tiles.gradients(sums, upstream, to_columns)  # [R, D]
+            return slope / tiles.root * gradients
 
         return tiles.logarithm(sums), gradient
 
@@ -107,7 +107,7 @@ def log_sum_exp(
 
 
 def _unrolled_blocks(rows: int | None) -> int | None:
-    """Into how many blocks rows are cut in one graph; None for a loop."""
+    """Returns the number of blocks of rows in one graph; None for a loop."""
     if rows is None or _BYTES_PER_PAIR * rows**2 > UNROLLED_BYTES:
         return None
     # Few blocks for small batches, where operations cost most.
@@ -115,7 +115,10 @@ def _unrolled_blocks(rows: int | None) -> int | None:
 
 
 class _Tiles:
-    """Rows and columns in blocks of T, and what a tile of them adds.
+    """Rows in A blocks of T, columns in B blocks, and the sums over tiles.
+
+    A tile is a block of rows and a block of columns, named by their numbers
+    `row` and `column`. In a graph of all tiles the numbers are integers.
 
     A vector carries two more numbers, [z, 1, u] and [c, v, 1], so that their
     product is s + u + v in one pass: v shifts, and u and v hide padding.
@@ -128,190 +131,215 @@ class _Tiles:
         window: tuple[tf.Tensor, tf.Tensor] | None,
         *,
         scale: float,
-        hidden: tf.Tensor,
+        is_hidden: tf.Tensor,
         is_bounded: bool,
         tile_rows: int,
-        unrolls: bool,
+        is_unrolled: bool,
     ) -> None:
         self.is_symmetric = columns is None
         columns = rows if columns is None else columns
-        self.count = _count(rows)
-        is_static = isinstance(self.count, int)
-        self.size = (min if is_static else tf.minimum)(tile_rows, self.count)
+        self.num_rows = _num_rows(rows)
+        is_static = isinstance(self.num_rows, int)
+        self.block_size = (min if is_static else tf.minimum)(
+            tile_rows, self.num_rows
+        )
         self.is_bounded = is_bounded
         self.shift = scale if is_bounded else 0.0
         self.root = math.sqrt(scale)
-        zero = log_space.LOG_ZERO
-        u = self._cut(tf.zeros([self.count, 1]), zero)
-        v = tf.where(hidden, zero, -self.shift)[:, tf.newaxis]
-        v = self._cut(v, zero)
-        one_of_rows, one_of_columns = tf.ones_like(u), tf.ones_like(v)
+        log_zero = log_space.LOG_ZERO
+        u = self._cut(tf.zeros([self.num_rows, 1]), log_zero)  # [A, T, 1]
+        v = tf.where(is_hidden, log_zero, -self.shift)[:, tf.newaxis]  # [M, 1]
+        v = self._cut(v, log_zero)  # [B, T, 1]
+        row_ones, column_ones = tf.ones_like(u), tf.ones_like(v)
         rows, columns = (
-            self._cut(self.root * part) for part in (rows, columns)
+            self._cut(self.root * vectors) for vectors in (rows, columns)
         )
-        self.rows = tf.concat([rows, one_of_rows, u], axis=2)  # [A, T, D + 2]
-        self.columns = tf.concat([columns, v, one_of_columns], axis=2)
+        self.rows = tf.concat([rows, row_ones, u], axis=2)  # [A, T, D + 2]
+        self.columns = tf.concat(  # [B, T, D + 2]
+            [columns, v, column_ones], axis=2
+        )
         self.is_diagonal = window is None
         if window is None:
-            numbers = tf.range(self.count)
+            numbers = tf.range(self.num_rows)
             window = numbers, numbers + 1
-        first, stop = window  # [A, T], where padding meets nothing
-        self.first, self.stop = self._cut(first, tf.int32.max), self._cut(stop)
-        # [A, B] whether a block of columns has any of a window of the rows.
-        begin = self.size * tf.range(tf.shape(self.columns)[0])
-        self.meets = (
-            tf.reduce_min(self.first, axis=1)[:, tf.newaxis] < begin + self.size
-        ) & (tf.reduce_max(self.stop, axis=1)[:, tf.newaxis] > begin)
-        self.unrolls = unrolls
-        self.kept: dict[
-            tuple[int, int], tf.Tensor
-        ] = {}  # exponentials, by tile
+        first, stop = window  # [R] each
+        # The window of a row of padding is empty.
+        self.first = self._cut(first, tf.int32.max)  # [A, T]
+        self.stop = self._cut(stop)  # [A, T]
+        # Whether a block of columns has any column of a window of the rows.
+        starts = self.block_size * tf.range(tf.shape(self.columns)[0])  # [B]
+        first = tf.reduce_min(self.first, axis=1)[:, tf.newaxis]  # [A, 1]
+        stop = tf.reduce_max(self.stop, axis=1)[:, tf.newaxis]  # [A, 1]
+        self.overlaps_window = (  # [A, B]
+            first < starts + self.block_size
+        ) & (stop > starts)
+        self.is_unrolled = is_unrolled
+        # Exponentials [T, T] by tile: the gradient takes those of the sums.
+        self.saved: dict[tuple[int, int], tf.Tensor] = {}
 
     def _cut(self, tensor: tf.Tensor, padding: float = 0) -> tf.Tensor:
-        """[N, ...] as blocks [ceil(N / T), T, ...]."""
-        missing = -_count(tensor) % self.size
-        pads = [[0, missing]] + [[0, 0]] * (tensor.shape.rank - 1)
+        """Returns a tensor [N, ...] in padded blocks [ceil(N / T), T, ...]."""
+        num_padding = -_num_rows(tensor) % self.block_size
+        pads = [[0, num_padding]] + [[0, 0]] * (tensor.shape.rank - 1)
         tensor = tf.pad(tensor, pads, constant_values=padding)
-        return tf.reshape(tensor, [-1, self.size, *tensor.shape[1:]])
+        return tf.reshape(tensor, [-1, self.block_size, *tensor.shape[1:]])
 
-    def _logits(self, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-        """[T, T] logits less the shift, `LOG_ZERO` in the window."""
-        logits = tf.matmul(self.rows[a], self.columns[b], transpose_b=True)
+    def _logits(self, row: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
+        """Returns logits [T, T] less the shift, `LOG_ZERO` in the window."""
+        logits = tf.matmul(
+            self.rows[row], self.columns[column], transpose_b=True
+        )
 
-        def beyond() -> tf.Tensor:
-            column = b * self.size + tf.range(self.size)
-            is_inside = (column >= self.first[a][:, tf.newaxis]) & (
-                column < self.stop[a][:, tf.newaxis]
-            )
+        def mask_window() -> tf.Tensor:
+            numbers = column * self.block_size + tf.range(self.block_size)
+            first = self.first[row][:, tf.newaxis]  # [T, 1]
+            stop = self.stop[row][:, tf.newaxis]  # [T, 1]
+            is_inside = (numbers >= first) & (numbers < stop)  # [T, T]
             return tf.where(is_inside, log_space.LOG_ZERO, logits)
 
-        if self.is_diagonal and isinstance(a, int):
-            if a != b:
+        if self.is_diagonal and isinstance(row, int):
+            if row != column:
                 return logits
             return tf.linalg.set_diag(
-                logits, tf.fill([self.size], log_space.LOG_ZERO)
+                logits, tf.fill([self.block_size], log_space.LOG_ZERO)
             )
-        return tf.cond(self.meets[a, b], beyond, lambda: logits)
+        return tf.cond(
+            self.overlaps_window[row, column], mask_window, lambda: logits
+        )
 
-    def _exponentials(self, a: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
-        if not self.unrolls:
-            return tf.exp(self._logits(a, b))
-        if (a, b) not in self.kept:
-            self.kept[a, b] = tf.exp(self._logits(a, b))
-        return self.kept[a, b]
+    def _exponentials(self, row: tf.Tensor, column: tf.Tensor) -> tf.Tensor:
+        """Returns the exponentials [T, T] of the logits of a tile."""
+        if not self.is_unrolled:
+            return tf.exp(self._logits(row, column))
+        if (row, column) not in self.saved:
+            self.saved[row, column] = tf.exp(self._logits(row, column))
+        return self.saved[row, column]
 
     def sums(self) -> tf.Tensor:
-        """Sums of exponentials of the rows, or their logarithms, [A, T]."""
-        nothing = tf.zeros(tf.shape(self.rows)[:2])
+        """Returns sums of exponentials of the rows, or their logs, [A, T]."""
+        empty_sums = tf.zeros(tf.shape(self.rows)[:2])  # [A, T]
         if self.is_bounded:
-            terms, add_up, add = self._exponentials, tf.reduce_sum, operator.add
+            tile_terms, reduce_terms = self._exponentials, tf.reduce_sum
+            add = operator.add
         else:
-            nothing += log_space.LOG_ZERO
-            terms, add_up = self._logits, tf.reduce_logsumexp
+            empty_sums += log_space.LOG_ZERO
+            tile_terms, reduce_terms = self._logits, tf.reduce_logsumexp
             add = log_space.log_add_exp
 
-        def tile(
-            a: tf.Tensor, b: tf.Tensor
+        def compute_tile(
+            row: tf.Tensor, column: tf.Tensor
         ) -> tuple[tf.Tensor, tf.Tensor | None]:
-            of_tile = terms(a, b)
+            terms = tile_terms(row, column)  # [T, T]
             if not self.is_symmetric:
-                return add_up(of_tile, axis=1), None
-            of_columns = tf.where(a == b, nothing[0], add_up(of_tile, axis=0))
-            return add_up(of_tile, axis=1), of_columns
+                return reduce_terms(terms, axis=1), None
+            # The rows of a tile on the diagonal have all its sums already.
+            column_sums = tf.where(
+                row == column, empty_sums[0], reduce_terms(terms, axis=0)
+            )
+            return reduce_terms(terms, axis=1), column_sums
 
-        return self._over_tiles(tile, add, nothing)
+        return self._sum_tiles(compute_tile, add, empty_sums)
 
     def logarithm(self, sums: tf.Tensor) -> tf.Tensor:
-        """l_i of the rows, [R], from their sums."""
-        sums = tf.reshape(sums, [-1])[: self.count]
+        """Returns l_i of the rows, [R], from their sums [A, T]."""
+        sums = tf.reshape(sums, [-1])[: self.num_rows]
         if not self.is_bounded:
             return sums
-        is_some = sums > 0
-        logarithms = tf.math.log(tf.where(is_some, sums, 1.0)) + self.shift
-        return tf.where(is_some, logarithms, log_space.LOG_ZERO)
+        is_nonempty = sums > 0
+        logarithms = tf.math.log(tf.where(is_nonempty, sums, 1.0)) + self.shift
+        return tf.where(is_nonempty, logarithms, log_space.LOG_ZERO)
 
-    def pulls(
+    def gradients(
         self,
         sums: tf.Tensor,
         upstream: tf.Tensor,
-        of_columns: Callable[[tf.Tensor], tf.Tensor],
+        to_columns: Callable[[tf.Tensor], tf.Tensor],
     ) -> tf.Tensor:
-        """The sums over columns of dL / dz_i, less their slope, [R, D]."""
-        sums = tf.reshape(sums, [-1])[: self.count]
-        numbers = [upstream, sums]
-        if self.is_bounded:
-            numbers = [tf.math.divide_no_nan(upstream, sums)]
-        weights, *logs = map(self._cut, numbers)  # [A, T]
-        weights_of_columns, *logs_of_columns = weights, *logs
+        """Returns the sums over columns of dL / dz_i, without slope, [R, D]."""
+        sums = tf.reshape(sums, [-1])[: self.num_rows]  # [R]
+        row_values = [upstream, sums]
+        if self.is_bounded:  # weights that the exponentials are multiplied by
+            row_values = [tf.math.divide_no_nan(upstream, sums)]
+        weights, *logs = map(self._cut, row_values)  # [A, T]
+        column_weights, *column_logs = weights, *logs
         if not self.is_symmetric:
-            weights_of_columns, *logs_of_columns = [
-                self._cut(of_columns(of_rows)) for of_rows in numbers
+            column_weights, *column_logs = [  # [B, T]
+                self._cut(to_columns(values)) for values in row_values
             ]
 
-        def share(
+        def shares(
             logits: tf.Tensor, weights: tf.Tensor, logs: tf.Tensor
         ) -> tf.Tensor:
-            # Of a sum of nothing it is 0 * inf; an l of +inf makes it 0.
+            # The share in an empty sum is 0 * inf; an l of +inf makes it 0.
             logs = tf.where(weights == 0, -log_space.LOG_ZERO, logs)
             return weights * tf.exp(logits - logs)
 
-        def tile(
-            a: tf.Tensor, b: tf.Tensor
+        def compute_tile(
+            row: tf.Tensor, column: tf.Tensor
         ) -> tuple[tf.Tensor, tf.Tensor | None]:
-            by_row = weights[a][:, tf.newaxis]
-            by_column = weights_of_columns[b]
+            row_weights = weights[row][:, tf.newaxis]  # [T, 1]
             if self.is_bounded:
-                pairs = self._exponentials(a, b) * (by_row + by_column)
+                factors = row_weights + column_weights[column]  # [T, T]
+                factors *= self._exponentials(row, column)
             else:
-                logits = self._logits(a, b)
-                pairs = share(logits, by_row, logs[0][a][:, tf.newaxis])
-                pairs += share(logits, by_column, logs_of_columns[0][b])
-            of_rows = tf.matmul(pairs, self.columns[b])
-            if not self.is_symmetric or (self.unrolls and a == b):
-                return of_rows, None
+                logits = self._logits(row, column)  # [T, T]
+                row_logs = logs[0][row][:, tf.newaxis]  # [T, 1]
+                factors = shares(logits, row_weights, row_logs)
+                factors += shares(
+                    logits, column_weights[column], column_logs[0][column]
+                )
+            row_sums = tf.matmul(factors, self.columns[column])  # [T, D + 2]
+            if not self.is_symmetric or (self.is_unrolled and row == column):
+                return row_sums, None
 
-            def of_others() -> tf.Tensor:
-                return tf.matmul(pairs, self.rows[a], transpose_a=True)
+            def column_sums() -> tf.Tensor:
+                return tf.matmul(factors, self.rows[row], transpose_a=True)
 
-            if self.unrolls:
-                return of_rows, of_others()
-            nothing = tf.zeros_like(of_rows)
-            return of_rows, tf.cond(a == b, lambda: nothing, of_others)
+            if self.is_unrolled:
+                return row_sums, column_sums()
+            zeros = tf.zeros_like(row_sums)
+            return row_sums, tf.cond(row == column, lambda: zeros, column_sums)
 
-        pulls = self._over_tiles(tile, operator.add, tf.zeros_like(self.rows))
-        return tf.reshape(pulls, [-1, pulls.shape[2]])[: self.count, :-2]
+        sums = self._sum_tiles(  # [A, T, D + 2]
+            compute_tile, operator.add, tf.zeros_like(self.rows)
+        )
+        # The two last numbers of a vector are those of shift and padding.
+        return tf.reshape(sums, [-1, sums.shape[2]])[: self.num_rows, :-2]
 
-    def _over_tiles(
+    def _sum_tiles(
         self,
-        tile: _Tile,
+        compute_tile: _TileFunction,
         add: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
         sums: tf.Tensor,
     ) -> tf.Tensor:
-        """Adds to sums [A, T, ...] of the rows what every tile gives them."""
-        if self.unrolls:
-            return _unrolled(tile, add, self.rows.shape[0])
+        """Adds the sums of every tile to `sums` [A, T, ...] of the rows."""
+        if self.is_unrolled:
+            return _sum_unrolled(compute_tile, add, self.rows.shape[0])
         column_blocks = tf.shape(self.columns)[0]
 
         def add_tile(
-            a: tf.Tensor, b: tf.Tensor, total: tf.Tensor, sums: tf.TensorArray
+            row: tf.Tensor,
+            column: tf.Tensor,
+            total: tf.Tensor,
+            sums: tf.TensorArray,
         ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.TensorArray]:
-            of_rows, of_columns = tile(a, b)
-            if of_columns is not None:
-                sums = sums.write(b, add(sums.read(b), of_columns))
-            return a, b + 1, add(total, of_rows), sums
+            row_sums, column_sums = compute_tile(row, column)
+            if column_sums is not None:
+                sums = sums.write(column, add(sums.read(column), column_sums))
+            return row, column + 1, add(total, row_sums), sums
 
         def add_block(
-            a: tf.Tensor, sums: tf.TensorArray
+            row: tf.Tensor, sums: tf.TensorArray
         ) -> tuple[tf.Tensor, tf.TensorArray]:
             _, _, total, sums = tf.while_loop(
-                lambda a, b, *_: b < column_blocks,
+                lambda row, column, *_: column < column_blocks,
                 add_tile,
-                (a, a if self.is_symmetric else 0, sums.read(a), sums),
+                (row, row if self.is_symmetric else 0, sums.read(row), sums),
                 parallel_iterations=_TILES_AT_ONCE,
             )
-            return a + 1, sums.write(a, total)
+            return row + 1, sums.write(row, total)
 
-        array = tf.TensorArray(  # which a loop changes in place
+        array = tf.TensorArray(  # a loop changes it in place
             sums.dtype,
             size=tf.shape(sums)[0],
             clear_after_read=False,
@@ -319,27 +347,28 @@ class _Tiles:
         ).unstack(sums)
         blocks = tf.shape(sums)[0]
         _, array = tf.while_loop(
-            lambda a, _: a < blocks, add_block, (tf.constant(0), array)
+            lambda row, _: row < blocks, add_block, (tf.constant(0), array)
         )
         return array.stack()
 
 
-def _unrolled(
-    tile: _Tile,
+def _sum_unrolled(
+    compute_tile: _TileFunction,
     add: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
     blocks: int,
 ) -> tf.Tensor:
-    """What all tiles give the rows, their own columns: [A, T, ...]."""
-    parts: list[list[tf.Tensor]] = [[] for _ in range(blocks)]
-    for a in range(blocks):
-        for b in range(a, blocks):
-            of_rows, of_columns = tile(a, b)
-            parts[a].append(of_rows)
-            if a != b:
-                parts[b].append(of_columns)
-    return tf.stack([functools.reduce(add, sums) for sums in parts])
+    """Returns the sums [A, T, ...] of rows that are their own columns."""
+    tile_sums: list[list[tf.Tensor]] = [[] for _ in range(blocks)]
+    for row in range(blocks):
+        for column in range(row, blocks):
+            row_sums, column_sums = compute_tile(row, column)
+            tile_sums[row].append(row_sums)
+            if row != column:
+                tile_sums[column].append(column_sums)
+    return tf.stack([functools.reduce(add, sums) for sums in tile_sums])
 
 
-def _count(tensor: tf.Tensor) -> int | tf.Tensor:
+def _num_rows(tensor: tf.Tensor) -> int | tf.Tensor:
+    """Returns the rows of a tensor, an int where the shape is static."""
     count = tensor.shape[0]
     return tf.shape(tensor)[0] if count is None else count

@@ -68,7 +68,7 @@ def supcon_loss(
 
     Reference: https://arxiv.org/abs/2004.11362, Sec. 3.2.2.
     """
-    return _by_arguments(
+    return _compute(
         projections,
         labels,
         positive_mask,
@@ -76,7 +76,7 @@ def supcon_loss(
         contrast_projections,
         contrast_labels,
         contrast_mask,
-        at_once=True,
+        is_dense=True,
     )
 
 
@@ -96,7 +96,7 @@ def tiled_supcon_loss(
         replica. Computed in float32, not normalised.
       labels, positive_mask, options: as in `supcon_loss`; the mask is [batch,
         batch], on one replica.
-      tile_rows: rows of a tile, and looped; None chooses.
+      tile_rows: rows of a tile, in a loop; None chooses.
       unit_length: a promise that all projections have length 1.
       cross_replica: contrast with the views of all replicas.
 
@@ -121,7 +121,7 @@ def tiled_supcon_loss(
         "`positive_mask` must be of one replica",
         "cross_replica",
     )
-    return _by_arguments(
+    return _compute(
         projections,
         labels,
         positive_mask,
@@ -132,7 +132,7 @@ def tiled_supcon_loss(
     )
 
 
-def _by_arguments(
+def _compute(
     projections: tf.Tensor,
     labels: tf.Tensor | None,
     positive_mask: tf.Tensor | None,
@@ -140,13 +140,13 @@ def _by_arguments(
     contrasts: tf.Tensor | None = None,
     contrast_labels: tf.Tensor | None = None,
     contrast_mask: tf.Tensor | None = None,
-    **way: object,
+    **computation: object,
 ) -> tf.Tensor:
-    """The loss [B] by the arguments of `supcon_loss`, which are checked."""
-    z = inputs.as_views(projections, "projections")  # [B, V, D]
-    views = inputs.as_contrasts(contrasts, z)  # [C, V', D]
+    """Checks the arguments of `supcon_loss`, and returns the loss [B]."""
+    z = inputs.to_views(projections, "projections")  # [B, V, D]
+    views = inputs.to_contrasts(contrasts, z)  # [C, V', D]
     if contrast_mask is not None:
-        contrast_mask = inputs.as_queue_mask(contrast_mask, views)
+        contrast_mask = inputs.to_queue_mask(contrast_mask, views)
     exceptions.require(
         contrast_labels is None or labels is not None,
         "`contrast_labels` must come with `labels`",
@@ -165,27 +165,27 @@ def _by_arguments(
             "`positive_mask` must not be combined with labels",
             "both",
         )
-        mask = positive_weights.Given(tf.cast(positive_mask, tf.float32))
+        mask = positive_weights.PositiveMask(tf.cast(positive_mask, tf.float32))
         samples = None
         if None not in (z.shape[0], views.shape[0]):
             samples = z.shape[0] + views.shape[0]
         shape = [z.shape[0], samples]
         inputs.check_shape("positive_mask", mask.mask, shape)
     elif labels is None:
-        # Each sample is its own class; further contrasts are all negatives.
+        # Each sample is its own class; the extra contrasts are all negatives.
         canonical = [inputs.sample_ids(z)]
         contrast_labels = -1 - tf.range(tf.shape(views, tf.int64)[0])
     else:
-        canonical = [positive_weights.labels_of(z, labels, options)]
-    further = None
+        canonical = [positive_weights.sample_labels(z, labels, options)]
+    extras = None
     if contrasts is not None:
         if labels is not None:
-            contrast_labels = positive_weights.labels_of(
+            contrast_labels = positive_weights.sample_labels(
                 views, contrast_labels, options, "contrast_labels"
             )
-        further = pairs.Further(views, contrast_labels, contrast_mask)
+        extras = pairs.ExtraContrasts(views, contrast_labels, contrast_mask)
     (losses,) = tiled.losses_by_labels(
-        z, canonical, options, mask=mask, further=further, **way
+        z, canonical, options, mask=mask, extras=extras, **computation
     )
     return losses
 
@@ -289,55 +289,61 @@ class SupConLoss(inputs.Loss):
 
     @property
     def options(self) -> Options:
-        """Those of the formula.
+        """The options of the formula.
 
         Raises:
-          ValueError: one does not exist.
+          ValueError: an option does not exist.
         """
         names = [field.name for field in dataclasses.fields(Options)]
         return Options(**{name: getattr(self, name) for name in names})
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        (losses,) = self._by_each([tf.convert_to_tensor(y_true)], y_pred)
+        (losses,) = self._losses_by_labels(
+            [tf.convert_to_tensor(y_true)], y_pred
+        )
         return losses
 
-    def _by_each(
+    def _losses_by_labels(
         self, labels: Sequence[tf.Tensor], y_pred: tf.Tensor
     ) -> list[tf.Tensor]:
-        """The loss [batch] by each of several labels of the same samples."""
-        z = self._normalized(inputs.as_views(y_pred, "projections"))
-        further = None
+        """Returns the loss [batch] by each of several labels of the samples."""
+        z = self._normalized(inputs.to_views(y_pred, "projections"))
+        extras = None
         if self.queue is not None:
-            queued, ids, is_filled = self.queue.rows()
-            queued = self._normalized(queued)[:, tf.newaxis]  # [Q, 1, D]
-            ids = positive_weights.labels_of(
-                queued, ids, self.options, "contrast_labels"
+            queued_z, ids, is_filled = self.queue.rows()
+            queued_z = self._normalized(queued_z)[:, tf.newaxis]  # [Q, 1, D]
+            ids = positive_weights.sample_labels(
+                queued_z, ids, self.options, "contrast_labels"
             )
-            further = pairs.Further(queued, ids, is_filled)
+            extras = pairs.ExtraContrasts(queued_z, ids, is_filled)
         return tiled.losses_by_labels(
             z,
-            [positive_weights.labels_of(z, y, self.options) for y in labels],
+            [
+                positive_weights.sample_labels(z, y, self.options)
+                for y in labels
+            ],
             self.options,
             unit_length=self.normalize,
             cross_replica=self.cross_replica,
-            further=further,
-            at_once=self._takes_all_at_once(z),
+            extras=extras,
+            is_dense=self._is_dense(z),
         )
 
-    def _takes_all_at_once(self, z: tf.Tensor) -> bool:
+    def _is_dense(self, z: tf.Tensor) -> bool:
         """Whether all pairs are few enough, on one replica."""
         if self.implementation != "auto":
             return self.implementation == "dense"
-        alone = not self.cross_replica or distribute.replicas_in_sync() == 1
+        if self.cross_replica and distribute.replicas_in_sync() > 1:
+            return False
         is_plain = self.options.is_plain and self.queue is None
-        if is_plain or not alone or z.shape[0] is None:
+        if is_plain or z.shape[0] is None:
             return False
         rows = z.shape[0] * z.shape[1]
-        queued = 0 if self.queue is None else self.queue.size
-        return rows * (rows + queued) <= _PAIRS_AT_ONCE
+        num_queued = 0 if self.queue is None else self.queue.size
+        return rows * (rows + num_queued) <= _PAIRS_AT_ONCE
 
     def _normalized(self, z: tf.Tensor) -> tf.Tensor:
-        """Unit vectors along the last axis, if this loss makes them."""
+        """Returns unit vectors along the last axis, if `normalize` is set."""
         if not self.normalize:
             return z
         return tf.math.l2_normalize(z, axis=-1, epsilon=_NORM_EPSILON)

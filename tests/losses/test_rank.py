@@ -39,8 +39,8 @@ def assert_equals_the_loops(labels, z, temperature=2.0):
     expected = reference.rank_n_contrast_loss(z, labels, temperature)
     np.testing.assert_allclose(value, expected, rtol=2e-6, atol=1e-7)
     expected = reference.finite_differences(
-        lambda x: (
-            weights @ reference.rank_n_contrast_loss(x, labels, temperature)
+        lambda z: (
+            weights @ reference.rank_n_contrast_loss(z, labels, temperature)
         ),
         z,
     )
@@ -74,7 +74,7 @@ def test_rows_of_rank_2_are_one_view():
 def test_tiles_of_every_size(monkeypatch):
     """The last of them is not full."""
     for numbers in (1, 6, 10, 28):
-        monkeypatch.setattr(rank, "_NUMBERS", numbers)
+        monkeypatch.setattr(rank, "_NUMBERS_PER_TILE", numbers)
         assert_equals_the_loops(LABELS["ties"], Z[:, :2])
 
 
@@ -163,9 +163,11 @@ def test_two_replicas_equal_one_device(mirrored_strategy, cross_replica):
     results = vectors.on_two_replicas(mirrored_strategy, step, parts, z, labels)
     batches = [slice(0, 7)] if cross_replica else parts
     expected = [step(z[part], labels[part]) for part in batches]
-    for result, alone in zip(results, zip(*expected, strict=True), strict=True):
+    for result, expected_result in zip(
+        results, zip(*expected, strict=True), strict=True
+    ):
         np.testing.assert_allclose(
-            result, np.concatenate(alone), rtol=2e-5, atol=2e-6
+            result, np.concatenate(expected_result), rtol=2e-5, atol=2e-6
         )
 
 
@@ -185,8 +187,12 @@ def test_in_a_function_with_unknown_batch(jit_compile):
             lambda z: per_sample(labels, z),  # noqa: B023
             z,
         )
-        for a, b in zip(step(z, labels), expected, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+        for tensor, expected_tensor in zip(
+            step(z, labels), expected, strict=True
+        ):
+            np.testing.assert_allclose(
+                tensor, expected_tensor, rtol=1e-4, atol=1e-6
+            )
 
 
 @pytest.mark.parametrize("precision", ["mixed_float16", "mixed_bfloat16"])
