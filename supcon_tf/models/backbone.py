@@ -72,7 +72,7 @@ class BackboneEncoder(base.Model):
         **kwargs: object,
     ) -> None:
         super().__init__(name=name, autocast=False, **kwargs)
-        backbone = of_keras_2(backbone)
+        backbone = to_keras_2(backbone)
         keras_2.refuse_keras_3(backbone=backbone)
         exceptions.require(
             isinstance(backbone, keras.Model),
@@ -119,7 +119,7 @@ class BackboneEncoder(base.Model):
                     layer.fused = False  # the fused kernel has no sync
 
     def _features(self, shape: list[int | None]) -> object:
-        """The backbone's symbolic output, or its shape, for images."""
+        """Returns the backbone's symbolic output, or its shape, for images."""
         inputs = getattr(self.backbone, "inputs", None) or ()
         if len(inputs) == 1 and inputs[0].shape.is_compatible_with(shape):
             return self.backbone.output  # of a functional model
@@ -143,36 +143,38 @@ class BackboneEncoder(base.Model):
     def call(
         self, images: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
-        """[B, H, W, C] uint8, or float in 0..255, to [B, dim] float32."""
+        """Encodes [B, H, W, C] uint8, or float in 0..255, as [B, dim]."""
         shape = layers.check_images(images.shape)
         exceptions.require(
             self._mode not in ("torch", "caffe") or shape[-1] == 3,
             f"`preprocessing` {self._mode} must have images of 3 channels",
             shape[-1],
         )
-        x = tf.cast(self.preprocess(images), self.backbone.compute_dtype)
-        features = self.backbone(x, training=training)  # [B, (H', W',) dim]
+        inputs = tf.cast(self.preprocess(images), self.backbone.compute_dtype)
+        features = self.backbone(  # [B, (H', W',) dim]
+            inputs, training=training
+        )
         return layers.representation(features, self.normalize)
 
     def preprocess(self, images: tf.Tensor) -> tf.Tensor:
-        """Pixels in 0..255 to the backbone's input, in float32."""
+        """Converts pixels in 0..255 to the backbone's input, in float32."""
         if self.takes_pixels:
             images = pixels.check(images)
-        x = tf.cast(images, tf.float32)
+        values = tf.cast(images, tf.float32)
         if self._mode == "none":
-            return x
+            return values
         if not isinstance(self._mode, str):
             scale, offset = (
-                tf.constant(numbers, x.dtype) for numbers in self._mode
+                tf.constant(numbers, values.dtype) for numbers in self._mode
             )
-            return x * scale + offset
+            return values * scale + offset
         return keras.applications.imagenet_utils.preprocess_input(
-            x, data_format="channels_last", mode=self._mode
+            values, data_format="channels_last", mode=self._mode
         )
 
 
 def _scale_and_offset(pair: Sequence[object]) -> tuple:
-    """Scale and offset as numbers, or as tuples of a number per channel."""
+    """Returns scale and offset, each a number or a tuple for the channels."""
     try:
         arrays = [np.asarray(numbers, float) for numbers in pair]
     except (TypeError, ValueError):
@@ -189,7 +191,7 @@ def _scale_and_offset(pair: Sequence[object]) -> tuple:
     )
 
 
-def of_keras_2(model: object) -> object:
+def to_keras_2(model: object) -> object:
     """Wraps a network of Keras 3 in a `keras_3.Backbone`; returns others as is.
 
     Raises:
@@ -226,7 +228,7 @@ def as_encoder(model: keras.Model) -> keras.Model:
         of Keras 3 that computes by another library than TensorFlow.
       TypeError: the object is of Keras 3, and no model.
     """
-    model = of_keras_2(model)
+    model = to_keras_2(model)
     check_encoder(model)
     is_model = isinstance(model, keras.Model)
     if is_model and not hasattr(model, "representation_dim"):
@@ -241,12 +243,11 @@ def check_encoder(model: keras.Model) -> None:
     Keras 3 raises TypeError.
     """
     keras_2.refuse_keras_3(encoder=model)
-    lacks_representation = isinstance(model, base.Model) and not hasattr(
-        model, "representation_dim"
-    )
+    is_own = isinstance(model, base.Model)
+    lacks_dim = is_own and not hasattr(model, "representation_dim")
     remedy = "; its `encoder` is one" if hasattr(model, "encoder") else ""
     exceptions.require(
-        not lacks_representation,
+        not lacks_dim,
         "`encoder` must make representations",
         f"a {type(model).__name__}{remedy}",
     )

@@ -39,7 +39,7 @@ class Model(keras_data.EpochSteps, keras.Model):
 
     @classmethod
     def _arguments(cls) -> list[str]:
-        """Names of the constructor's arguments, without those of Keras."""
+        """Returns the names of the constructor's arguments, without Keras'."""
         classes = [
             base
             for base in cls.__mro__
@@ -61,7 +61,7 @@ class Model(keras_data.EpochSteps, keras.Model):
             keras.layers.Layer.build(self, input_shape)
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
-        """Creates the layers and variables."""
+        """Creates the layers and variables for inputs of a shape."""
         raise NotImplementedError
 
     def _build_part(
@@ -170,8 +170,8 @@ class Model(keras_data.EpochSteps, keras.Model):
         so shapes are checked first.
         """
         keras_2.refuse_keras_3(x=data)
-        first, data = keras_data.first_of(data, self.built)
-        shape = keras_data.shape_of(first, is_batch=first is not data)
+        example, data = keras_data.peek(data, self.built)
+        shape = keras_data.input_shape(example, is_batch=example is not data)
         if shape is None or (self.built and shape[-1] is None):
             return data
         self._check_shape(shape)
@@ -184,7 +184,7 @@ class Model(keras_data.EpochSteps, keras.Model):
         """Raises ValueError for inputs of another rank than `call` takes."""
 
     def _check_data(self, data: object) -> object:
-        """Data whose images are checked to be in 0..255, for an encoder."""
+        """Returns data whose images are checked to be in 0..255."""
         encoder = getattr(self, "encoder", self)
         takes_pixels = getattr(encoder, "takes_pixels", False)
         return pixels.checked(data) if takes_pixels else data
@@ -252,14 +252,16 @@ class Model(keras_data.EpochSteps, keras.Model):
             prefix = os.path.join(prefix, "variables", "variables")
         # The asserts of `status` would also require the optimizer's state.
         view = tf.train.CheckpointView(prefix)
-        saved = {id(trackable) for trackable in view.match(self).values()}
-        missing = [
-            weight.name for weight in self.weights if id(weight) not in saved
+        saved_ids = {id(trackable) for trackable in view.match(self).values()}
+        unsaved = [
+            weight.name
+            for weight in self.weights
+            if id(weight) not in saved_ids
         ]
-        if missing:
+        if unsaved:
             raise exceptions.InvalidValue(
                 f"`filepath` must have all weights of `{type(self).__name__}`, "
-                f"got {prefix} without {len(missing)} such as {missing[0]}"
+                f"got {prefix} without {len(unsaved)} such as {unsaved[0]}"
             )
         return status
 
@@ -299,6 +301,7 @@ def _check_callbacks(callbacks: object) -> None:
 
 
 def _check_format(filepath: str | os.PathLike[str]) -> None:
+    """Raises ValueError for a file of HDF5 that cannot hold a whole model."""
     suffix = os.path.splitext(os.fspath(filepath))[1]
     exceptions.require(
         suffix not in (".h5", ".hdf5", ".hdf"),

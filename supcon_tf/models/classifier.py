@@ -9,7 +9,7 @@ from supcon_tf.keras_2 import keras
 from supcon_tf.models import backbone, base, layers
 
 # Losses of Keras that take a label for each row of logits.
-_OF_NO_VIEWS = (
+_LOSSES_OF_ROWS = (
     str,
     keras.losses.CategoricalCrossentropy,
     keras.losses.SparseCategoricalCrossentropy,
@@ -110,7 +110,7 @@ class ClassifierModel(_EncoderClassifier):
             views.
         """
         exceptions.require(
-            not isinstance(loss, _OF_NO_VIEWS),
+            not isinstance(loss, _LOSSES_OF_ROWS),
             "`loss` must be of logits of every view, as "
             "losses.CrossEntropyLoss() is",
             loss if isinstance(loss, str) else type(loss).__name__,
@@ -131,10 +131,13 @@ class ClassifierModel(_EncoderClassifier):
         layers.folded_shape(shape, self.encoder)
 
     def call(self, views: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        """[B, V, H, W, 3] uint8, or float in 0..255, to [B, V, classes]."""
+        """Classifies views [B, V, H, W, 3], uint8 or float: [B, V, classes].
+
+        Floats are in 0..255; the logits are float32.
+        """
 
         def classify(images: tf.Tensor) -> list[tf.Tensor]:
-            """[B * V, H, W, 3] to [B * V, classes]."""
+            """Computes logits [B * V, classes] of images [B * V, H, W, 3]."""
             return [self.classifier(self.encoder(images, training=training))]
 
         return layers.each_view(classify, views, self.encoder)[0]
@@ -190,7 +193,7 @@ class LinearClassifier(_EncoderClassifier):
         trainable_ids = {id(weight) for weight in self.trainable_weights}
         parts = self.encoder, self.classifier
         weights = [weight for part in parts for weight in part.weights]
-        return [w for w in weights if id(w) not in trainable_ids]
+        return [weight for weight in weights if id(weight) not in trainable_ids]
 
     def _check_shape(self, shape: tf.TensorShape) -> None:
         self.encoder._check_shape(shape)

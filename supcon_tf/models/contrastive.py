@@ -173,7 +173,10 @@ class SupConModel(base.Model):
         layers.folded_shape(shape, self.encoder)
 
     def call(self, views: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        """[B, V, H, W, 3] uint8, or float in 0..255, to [B, V, dim] float32."""
+        """Projects views [B, V, H, W, 3], uint8 or float, to [B, V, dim].
+
+        Floats are in 0..255; the projections are float32.
+        """
         return self._outputs(views, training)[0]
 
     def _outputs(
@@ -195,7 +198,7 @@ class SupConModel(base.Model):
         views: tf.Tensor,
         dims: list[int],
     ) -> list[tf.Tensor]:
-        """`layers.each_view` chunk by chunk, to tensors [B, V, dim]."""
+        """Calls `layers.each_view` chunk by chunk; returns [B, V, dim] each."""
         forward_views = functools.partial(
             layers.each_view, forward_images, encoder=self.encoder
         )
@@ -240,9 +243,10 @@ class SupConModel(base.Model):
     def _joint_loss(
         self, data: tuple, training: bool
     ) -> tuple[tf.Tensor, tuple[tf.Tensor | None, ...]]:
-        """The objective, scaled for replicas as Keras does; inputs of metrics.
+        """Returns the objective, and the arguments of `compute_metrics`.
 
-        These inputs are views, labels, projections and weights.
+        The objective is scaled for replicas as Keras does. The arguments are
+        views, labels, projections and weights.
         """
         views, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
         if not self.built:  # no `call` builds it; outside of the graph
@@ -254,7 +258,7 @@ class SupConModel(base.Model):
         losses, accuracies = self._classifier_losses(labels, logits)
         batch = tf.shape(logits)[0]
         if weights is not None:
-            weights = tf.reshape(weights, [batch, 1])
+            weights = tf.reshape(weights, [batch, 1])  # [B, 1]
             losses *= tf.cast(weights, losses.dtype)
         cross_entropy = tf.reduce_mean(losses)
         metrics = self._classifier_metrics
@@ -294,6 +298,7 @@ class SupConModel(base.Model):
         if is_matrix and labels.dtype.is_floating:
             shares = _repeat_soft_labels(labels, num_views)
             losses = tf.nn.softmax_cross_entropy_with_logits(shares, logits)
+            # [B, V] each: a soft label adds the share of the predicted class.
             return losses, tf.gather(shares, predicted, batch_dims=2)
         exceptions.require(
             shape.rank == 1 or (shape.rank == 2 and shape[1] == 1),

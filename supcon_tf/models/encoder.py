@@ -16,7 +16,7 @@ _VGGS = {f"vgg{depth}": depth for depth in vgg.CONVS_PER_STAGE}
 
 
 def usual_stem(side: int) -> str:
-    """The stem for images of `side` pixels; large images need strides."""
+    """Returns the stem for images of `side` pixels; large ones need strides."""
     return "cifar" if side <= 64 else "imagenet"
 
 
@@ -174,7 +174,7 @@ class Encoder(base.Model):
     def call(
         self, images: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
-        """[B, H, W, C] uint8, or float in 0..255, to [B, dim] float32."""
+        """Encodes [B, H, W, C] uint8, or float in 0..255, as [B, dim]."""
         channels = layers.check_images(images.shape)[-1]
         exceptions.require(
             channels == self._channels,
@@ -184,14 +184,14 @@ class Encoder(base.Model):
         )
         if self.takes_pixels:
             images = pixels.check(images)
-        x = tf.cast(images, tf.float32) / 255.0
+        inputs = tf.cast(images, tf.float32) / 255.0  # [B, H, W, C]
         # Equal numbers stand for any number of channels.
         mean, std = (
             values if len(values) == channels else values[0]
             for values in (self.image_mean, self.image_std)
         )
-        x = (x - mean) / std
-        x = self.stack(  # [B, H / s, W / s, dim]
-            tf.cast(x, self.compute_dtype), training=training
+        inputs = (inputs - mean) / std
+        features = self.stack(  # [B, H / s, W / s, dim]
+            tf.cast(inputs, self.compute_dtype), training=training
         )
-        return layers.representation(x, self.normalize)
+        return layers.representation(features, self.normalize)

@@ -39,7 +39,7 @@ def ordered_layers(encoder: keras.Model) -> list[keras.layers.Layer]:
 def _weighted_layers(
     layer: keras.layers.Layer,
 ) -> Iterator[keras.layers.Layer]:
-    """The layers of a model that have weights, or a layer with weights."""
+    """Yields the layers with weights of a model, or a layer with weights."""
     if hasattr(layer, "chain"):  # a network of Keras 3
         yield from layer.chain
     elif isinstance(layer, keras.Model):
@@ -132,7 +132,7 @@ def _check_statistics(chain: Sequence[keras.layers.Layer]) -> None:
 def _input_layers(
     layer: keras.layers.Layer,
 ) -> list[keras.layers.Layer]:
-    """The layers whose output a layer takes."""
+    """Returns the layers whose output a layer takes."""
     if isinstance(layer, keras.layers.Layer):
         nodes = [node.inbound_layers for node in layer.inbound_nodes]
         return tf.nest.flatten(nodes)
@@ -146,7 +146,7 @@ def _input_layers(
 
 
 def _sublayers(layer: keras.layers.Layer) -> list[object]:
-    """A layer and the layers inside of it."""
+    """Returns a layer and the layers inside of it."""
     if isinstance(layer, keras.layers.Layer):
         return [layer, *layer.submodules]
     return layer._flatten_layers()
@@ -208,4 +208,6 @@ def learning_rate_shares(
     # Weights that are in no layer have the share of the first layer.
     first_share = decay ** len(ordered_layers(encoder))
     weights = encoder.trainable_weights
-    return [(w, shares.get(w.ref(), first_share)) for w in weights]
+    return [
+        (weight, shares.get(weight.ref(), first_share)) for weight in weights
+    ]

@@ -70,28 +70,35 @@ def forward_in_chunks(
         parallel_iterations=1,
     )  # [C, S, *row] each
 
+    # The outputs, then the weights: so the gradient reaches the weights.
     @tf.custom_gradient
-    def with_gradients_of_weights(*tensors: tf.Tensor) -> tuple:
+    def identity(*tensors: tf.Tensor) -> tuple:
         def backward(*gradients: tf.Tensor) -> list[tf.Tensor]:
             # The second pass must not move the averages again.
             first_pass_values = [average.read_value() for average in averages]
-            weight_gradients = _gradients_of_weights(
-                forward, parts, weights, [_split(g, chunks) for g in gradients]
+            weight_gradients = _weight_gradients(
+                forward,
+                parts,
+                weights,
+                [_split(gradient, chunks) for gradient in gradients],
             )
             for average, value in zip(averages, first_pass_values, strict=True):
                 average.assign(value)
             return [*gradients, *weight_gradients]
 
-        return [tf.identity(t) for t in tensors[: len(outputs)]], backward
+        values = [tf.identity(output) for output in tensors[: len(outputs)]]
+        return values, backward
 
-    return with_gradients_of_weights(
+    return identity(
         *(
             tf.stop_gradient(layers.fold(output)) for output in outputs
         ),  # [B, *row]
         # The stored value, not one cast to the compute dtype of a layer.
         *(
-            tf.raw_ops.ReadVariableOp(resource=w.handle, dtype=w.dtype)
-            for w in weights
+            tf.raw_ops.ReadVariableOp(
+                resource=weight.handle, dtype=weight.dtype
+            )
+            for weight in weights
         ),
     )
 
@@ -113,7 +120,7 @@ def check_cacheable(model: keras.Model) -> None:
             )
 
 
-def _gradients_of_weights(
+def _weight_gradients(
     forward: Forward,
     parts: tf.Tensor,
     weights: Sequence[tf.Variable],
@@ -125,6 +132,7 @@ def _gradients_of_weights(
     """
 
     def add_chunk(sums: list[tf.Tensor], index: tf.Tensor) -> list[tf.Tensor]:
+        # A tape for each chunk: its activations are freed before the next one.
         with tf.GradientTape() as tape:
             outputs = forward(parts[index])
         chunk_gradients = tape.gradient(
@@ -141,7 +149,7 @@ def _gradients_of_weights(
     return tf.foldl(
         add_chunk,
         tf.range(parts.shape[0]),
-        [tf.zeros(w.shape, w.dtype) for w in weights],
+        [tf.zeros(weight.shape, weight.dtype) for weight in weights],
         parallel_iterations=1,
     )
 

@@ -110,25 +110,25 @@ class ProjectionHead(base.Model):
     def call(
         self, representations: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
-        """[..., representation_dim] float to [..., output_dim] float32."""
+        """Projects [..., representation_dim] to [..., output_dim] float32."""
         # BN takes one fixed rank, so the leading axes are folded.
-        x = tf.reshape(  # [N, representation_dim]
+        activations = tf.reshape(  # [N, representation_dim]
             representations, [-1, representations.shape[-1]]
         )
         for index, dense in enumerate(self.hidden):
-            x = dense(x)
+            activations = dense(activations)  # [N, units]
             if self.use_batch_norm:
-                x = self.norms[index](x, training=training)
-            x = tf.nn.relu(x)
-        x = self.projection(x)  # [N, output_dim] float32
-        squared_norm = tf.reduce_sum(tf.square(x), axis=-1, keepdims=True)
+                activations = self.norms[index](activations, training=training)
+            activations = tf.nn.relu(activations)
+        z = self.projection(activations)  # [N, output_dim] float32
+        squared_norm = tf.reduce_sum(tf.square(z), axis=-1, keepdims=True)
         # Where all hidden units are off, a small clamp of the norm would
         # multiply the gradient by 1 / sqrt(clamp), which overflows float16 on
         # the way back; 1 does not. A row of zeros stays zero.
-        x *= tf.math.rsqrt(tf.where(squared_norm > 1e-12, squared_norm, 1.0))
+        z *= tf.math.rsqrt(tf.where(squared_norm > 1e-12, squared_norm, 1.0))
         leading_axes = tf.shape(representations)[:-1]
         shape = tf.concat([leading_axes, [self.output_dim]], axis=0)
-        return tf.reshape(x, shape)
+        return tf.reshape(z, shape)  # [..., output_dim]
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
@@ -162,6 +162,6 @@ class NoProjectionHead(base.Model):
     def call(
         self, representations: tf.Tensor, training: bool | None = None
     ) -> tf.Tensor:
-        """[..., dim] float to [..., dim] float32 of unit length."""
-        x = tf.cast(representations, tf.float32)
-        return tf.math.l2_normalize(x, axis=-1, epsilon=1e-6)
+        """Scales [..., dim] float to unit length, in float32."""
+        projections = tf.cast(representations, tf.float32)
+        return tf.math.l2_normalize(projections, axis=-1, epsilon=1e-6)

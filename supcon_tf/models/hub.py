@@ -145,6 +145,7 @@ def load_preset(encoder: keras.Model, architecture: str) -> None:
 
 
 def _is_lora(variable: object) -> bool:
+    """Whether a variable is of a low-rank update."""
     return variable.name.startswith("lora_")
 
 
@@ -155,6 +156,7 @@ def check_and_import(architecture: str, pooling: str) -> types.ModuleType:
 
 
 def _import() -> types.ModuleType:
+    """Imports KerasHub; raises ImportError on Keras 2 alone."""
     if keras_2.PACKAGE == "keras":
         raise exceptions.MissingPackage(
             "keras_hub:PRESET must have Keras 3 and KerasHub, which Python "
@@ -183,7 +185,7 @@ def _load(hub: types.ModuleType, preset: str, **options: object) -> keras.Model:
 def _check_folder(folder: str) -> None:
     """Raises ValueError for a preset that would make objects of others.
 
-    Also for one whose HDF5 files have their arrays in files elsewhere.
+    Also for a preset whose HDF5 files keep arrays in files elsewhere.
     """
     exceptions.require(
         os.path.isfile(os.path.join(folder, _CONFIGS[0])),
@@ -240,7 +242,7 @@ def _read_config(path: str) -> dict[str, object]:
 
 
 def _object_configs(config: object) -> Iterator[dict[str, object]]:
-    """All parts of a config from which Keras makes an object."""
+    """Yields all parts of a config from which Keras makes an object."""
     if isinstance(config, dict):
         if {"module", "class_name", "registered_name"} & config.keys():
             yield config
@@ -260,6 +262,7 @@ def _takes(network: keras.Model, shape: tuple[int, int, int]) -> bool:
 
 
 def _enable_lora(network: keras.Model, rank: int) -> None:
+    """Adds low-rank updates to the attention; raises ValueError without it."""
     network.enable_lora(rank)
     exceptions.require(
         any(map(_is_lora, network.weights)),
@@ -269,7 +272,7 @@ def _enable_lora(network: keras.Model, rank: int) -> None:
 
 
 def _preprocessing(hub: types.ModuleType, preset: str) -> str | tuple:
-    """The preset's (scale, offset) of pixels in 0..255, or "none" or "auto"."""
+    """Returns (scale, offset) of pixels in 0..255, or "none" or "auto"."""
     try:
         converter = hub.layers.ImageConverter.from_preset(preset)
     except (FileNotFoundError, ValueError):  # the preset has no converter
@@ -283,12 +286,12 @@ def _preprocessing(hub: types.ModuleType, preset: str) -> str | tuple:
 
 
 def _to_list(numbers: object, default: float) -> list[float]:
-    """A converter's numbers: one, or one for each channel."""
+    """Returns the numbers of a converter: one, or one for each channel."""
     return np.asarray(default if numbers is None else numbers).ravel().tolist()
 
 
 def _hugging_face_preprocessing(folder: str) -> str | tuple:
-    """(scale, offset) in a folder by Hugging Face; "auto" without a config.
+    """Returns (scale, offset) of a folder by Hugging Face, or "auto".
 
     ((pixels * factor) - mean) / deviation = pixels * scale + offset
     """
@@ -308,7 +311,7 @@ def _hugging_face_preprocessing(folder: str) -> str | tuple:
 
 
 def _resize_positions(variable: object, value: np.ndarray) -> np.ndarray:
-    """Position embeddings `value` [..., tokens, dim] in the variable's shape.
+    """Returns position embeddings [..., tokens, dim] in a variable's shape.
 
     Special tokens, such as the class token, come before the patches and keep
     their embeddings; those of the patches are interpolated as an image.
@@ -317,32 +320,33 @@ def _resize_positions(variable: object, value: np.ndarray) -> np.ndarray:
       ValueError: the variable holds no position embeddings.
     """
     is_position = "position" in variable.path and len(variable.shape) in (2, 3)
-    old, new = (
+    old_count, new_count = (
         shape[-2] if is_position else 0
         for shape in (value.shape, variable.shape)
     )
-    grids = _find_grids(old, new)
+    grids = _find_grids(old_count, new_count)
     exceptions.require(
         grids is not None and variable.shape[-1] == value.shape[-1],
         "`image_size` must be that of the preset, as a weight depends on it",
         f"{variable.path} {tuple(variable.shape)}, not {value.shape}",
     )
     num_special, old_side, new_side = grids
-    rows = value.reshape(old, -1).astype(np.float32)  # [tokens, dim]
+    rows = value.reshape(old_count, -1).astype(np.float32)  # [tokens, dim]
     grid = rows[num_special:].reshape(1, old_side, old_side, -1)
     grid = tf.image.resize(grid, [new_side, new_side], "bicubic").numpy()
-    patches = grid.reshape(new - num_special, -1)
+    patches = grid.reshape(new_count - num_special, -1)
     rows = np.concatenate([rows[:num_special], patches])
     return rows.reshape(variable.shape)
 
 
-def _find_grids(old: int, new: int) -> tuple[int, int, int] | None:
-    """(s, a, b) with old = s + a^2 and new = s + b^2 tokens, the smallest s."""
+def _find_grids(old_count: int, new_count: int) -> tuple[int, int, int] | None:
+    """Returns (s, a, b) of the smallest s: old = s + a^2, new = s + b^2."""
     for num_special in range(_MOST_SPECIAL_TOKENS + 1):
         sides = [
-            round(max(tokens - num_special, 0) ** 0.5) for tokens in (old, new)
+            round(max(tokens - num_special, 0) ** 0.5)
+            for tokens in (old_count, new_count)
         ]
         counts = [side**2 + num_special for side in sides]
-        if min(sides) and counts == [old, new]:
+        if min(sides) and counts == [old_count, new_count]:
             return num_special, *sides
     return None

@@ -1,4 +1,4 @@
-"""The data of Keras' fit, evaluate and predict: their shape, their epochs."""
+"""Data for Keras' fit, evaluate and predict: the shape, and the epochs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from supcon_tf import exceptions
 from supcon_tf.keras_2 import keras
 
 
-def first_of(data: object, is_known: bool) -> tuple[object, object]:
+def peek(data: object, is_known: bool) -> tuple[object, object]:
     """Returns an object that tells the shape of all inputs, and all data.
 
     The object is the specification of a dataset, the first batch of a sequence
@@ -32,11 +32,11 @@ def first_of(data: object, is_known: bool) -> tuple[object, object]:
     return data, data
 
 
-def shape_of(data: object, is_batch: bool) -> tf.TensorShape | None:
-    """The static shape of the inputs; None if it is not known.
+def input_shape(data: object, is_batch: bool) -> tf.TensorShape | None:
+    """Returns the static shape of the inputs; None if it is not known.
 
     Args:
-      data: the first object that `first_of` returns.
+      data: the first object that `peek` returns.
       is_batch: whether `data` holds labels too, as batches do.
 
     Raises:
@@ -66,11 +66,12 @@ def shape_of(data: object, is_batch: bool) -> tf.TensorShape | None:
 
 
 def _name(data: object) -> str:
+    """Returns the name of a sequence's class, for a message."""
     return "tuple" if isinstance(data, tuple) else "list"
 
 
-def steps_of(data: object, steps: int | None) -> int | None:
-    """`steps`, or else the steps of an epoch, if the data tell them."""
+def count_steps(data: object, steps: int | None) -> int | None:
+    """Returns `steps`, or else the steps of an epoch that the data tell."""
     if isinstance(data, tuple | list) and data:  # validation (views, labels)
         data = data[0]
     epochs = getattr(data, "epochs", None)
@@ -78,10 +79,10 @@ def steps_of(data: object, steps: int | None) -> int | None:
 
 
 @contextlib.contextmanager
-def going_on(
+def resume_views(
     data: object, model: keras.Model, initial_step: int
 ) -> Iterator[object]:
-    """Yields the batches behind those that a model was fitted to before.
+    """Yields the batches after those that a model was fitted to before.
 
     Data that do not tell their epochs are yielded as they are. The steps that
     the model trains in this context are added to those that it was fitted to.
@@ -124,16 +125,16 @@ class EpochSteps:
         The views go on where this model was fitted to the same dataset before,
         or begins at a later epoch.
         """
-        steps = steps_of(x, steps_per_epoch)
+        steps = count_steps(x, steps_per_epoch)
         first_step = initial_epoch * (steps or 0)
-        with going_on(x, self, first_step) as batches:
+        with resume_views(x, self, first_step) as batches:
             return super().fit(
                 self._check_data(batches),
                 *args,
                 initial_epoch=initial_epoch,
                 steps_per_epoch=steps,
                 validation_data=validation_data,
-                validation_steps=steps_of(validation_data, validation_steps),
+                validation_steps=count_steps(validation_data, validation_steps),
                 **kwargs,
             )
 
@@ -145,7 +146,7 @@ class EpochSteps:
         **kwargs: object,
     ) -> object:
         """Keras' evaluate; endless views give an epoch."""
-        steps = steps_of(x, steps)
+        steps = count_steps(x, steps)
         return super().evaluate(
             self._check_data(x), *args, steps=steps, **kwargs
         )
@@ -158,7 +159,7 @@ class EpochSteps:
         **kwargs: object,
     ) -> object:
         """Keras' predict; endless views give an epoch."""
-        steps = steps_of(x, steps)
+        steps = count_steps(x, steps)
         return super().predict(
             self._check_data(x), *args, steps=steps, **kwargs
         )

@@ -37,7 +37,7 @@ def batch_norm(
 
 
 def kinds(*names: str) -> tuple[type, ...]:
-    """Classes of layers by their names, of Keras 2 and of Keras 3."""
+    """Returns classes of layers by their names, of Keras 2 and of Keras 3."""
     packages = [keras]
     # Unless Keras 3 is imported already, there are no layers of it.
     if keras_2.PACKAGE != "keras" and "keras" in sys.modules:
@@ -48,14 +48,14 @@ def kinds(*names: str) -> tuple[type, ...]:
 
 
 def parts(model: tf.Module) -> Iterator[object]:
-    """A model and all modules inside, with layers of networks of Keras 3."""
+    """Yields a model and all its modules, also layers of Keras 3."""
     for module in (model, *model.submodules):
         yield module
         yield from getattr(module, "network_layers", ())
 
 
 def random_states(model: tf.Module) -> list[tf.Variable]:
-    """The seed states of random layers in a model's networks of Keras 3."""
+    """Returns the seed states of random layers of Keras 3 in a model."""
     return [
         state
         for module in model.submodules
@@ -99,15 +99,18 @@ def check_images(shape: tf.TensorShape) -> list[int | None]:
 
 
 def representation(features: tf.Tensor, normalize: bool) -> tf.Tensor:
-    """Features [B, dim], or the mean of a map [B, H, W, dim], in float32."""
-    x = tf.cast(features, tf.float32)
-    if x.shape.rank == 4:
-        x = tf.reduce_mean(x, axis=[1, 2])  # [B, dim]
+    """Returns representations [B, dim] float32, from them or a feature map.
+
+    A feature map [B, H, W, dim] is pooled by its mean.
+    """
+    vectors = tf.cast(features, tf.float32)
+    if vectors.shape.rank == 4:
+        vectors = tf.reduce_mean(vectors, axis=[1, 2])  # [B, dim]
     if normalize:
         # The squared norm is clamped at epsilon: the gradient at an all-zero
         # activation is finite.
-        x = tf.math.l2_normalize(x, axis=-1, epsilon=1e-6)
-    return x
+        vectors = tf.math.l2_normalize(vectors, axis=-1, epsilon=1e-6)
+    return vectors
 
 
 class ConvBN(keras.layers.Layer):
@@ -161,20 +164,24 @@ class ConvBN(keras.layers.Layer):
             self.bn.build((None, None, None, self.output_filters))
         super().build(input_shape)
 
-    def call(self, x: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+    def call(
+        self, features: tf.Tensor, training: bool | None = None
+    ) -> tf.Tensor:
         if self.strides > 1 and self.kernel_size == 1:
             # Not a strided convolution, whose gradient for 8 channels crashes
             # TensorFlow 2.15 on 4 cores (oneDNN: double free); nor
             # x[:, ::strides, ::strides], which runs on one thread.
-            x = tf.nn.avg_pool2d(x, 1, self.strides, "VALID")
+            features = tf.nn.avg_pool2d(features, 1, self.strides, "VALID")
         elif self.strides > 1:
             padding = [self.kernel_size // 2] * 2
-            x = tf.pad(x, [[0, 0], padding, padding, [0, 0]])
-        return self.bn(self.conv(x), training=training)
+            features = tf.pad(features, [[0, 0], padding, padding, [0, 0]])
+        return self.bn(self.conv(features), training=training)
 
 
 class Cosines(keras.layers.Dense):
-    """[N, dim] to `scale` * cos(row, weights of a unit), [N, units].
+    """A dense layer of cosines: [N, dim] to `scale` * cosine, [N, units].
+
+    The cosine is that of a row and the weights of a unit.
 
     The layer normalises both rows and weights, and has no bias. The result is
     in the compute dtype. `**kwargs` are those of Keras' Dense.
@@ -267,19 +274,19 @@ def fold(tensor: tf.Tensor) -> tf.Tensor:
 
 
 def each_view(
-    rows_of: Callable[[tf.Tensor], Sequence[tf.Tensor]],
+    function: Callable[[tf.Tensor], Sequence[tf.Tensor]],
     views: tf.Tensor,
     encoder: keras.Model,
 ) -> list[tf.Tensor]:
-    """Folds views into the batch for `rows_of`, and unfolds its outputs.
+    """Folds views into the batch for `function`, and unfolds its outputs.
 
     All views of all samples share one pass of the encoder and its BN.
 
     Args:
-      rows_of: from images [B * V, height, width, 3] to any number of tensors
+      function: from images [B * V, height, width, 3] to any number of tensors
         [B * V, dim], `dim` static.
       views: [B, V, height, width, 3], any dtype.
-      encoder: the encoder that `rows_of` calls.
+      encoder: the encoder that `function` calls.
 
     Returns:
       [B, V, dim] each; V is static where it is in `views`.
@@ -292,5 +299,5 @@ def each_view(
     num_views = views.shape[1] or tf.shape(views)[1]
     return [
         tf.reshape(rows, [-1, num_views, rows.shape[-1]])  # [B, V, dim]
-        for rows in rows_of(images)
+        for rows in function(images)
     ]

@@ -121,12 +121,14 @@ class MomentumSupConModel(contrastive.SupConModel):
         views, labels, _ = keras.utils.unpack_x_y_sample_weight(data)
         # Each replica moves its own variables, by the same numbers.
         parts = self.encoder, self.projection_head
-        weights = [w for part in parts for w in part.trainable_weights]
+        weights = [
+            weight for part in parts for weight in part.trainable_weights
+        ]
         for copy, weight in zip(self._copied_weights(), weights, strict=True):
             copy.assign_sub((1 - self.encoder_momentum) * (copy - weight))
 
         def project(images: tf.Tensor) -> list[tf.Tensor]:
-            """[B*V, H, W, C] to [B*V, dim], by the momentum copies."""
+            """Projects images [B * V, H, W, C] by the momentum copies."""
             representations = self.momentum_encoder(images, training=True)
             return [self.momentum_head(representations, training=True)]
 
@@ -138,19 +140,23 @@ class MomentumSupConModel(contrastive.SupConModel):
         return logs
 
     def _copied_weights(self) -> list[tf.Variable]:
-        """Trainable weights of the momentum copies.
+        """Returns the trainable weights of the momentum copies.
 
         Keras' `trainable` does not freeze the copies: their BN would then run
         in inference mode.
         """
         copies = self.momentum_encoder, self.momentum_head
-        return [w for part in copies for w in part.trainable_weights]
+        return [weight for part in copies for weight in part.trainable_weights]
 
     @property
     def trainable_weights(self) -> list[tf.Variable]:
         """The weights that the optimizer updates: none of the copies."""
         copied_ids = {id(weight) for weight in self._copied_weights()}
-        return [w for w in super().trainable_weights if id(w) not in copied_ids]
+        return [
+            weight
+            for weight in super().trainable_weights
+            if id(weight) not in copied_ids
+        ]
 
     @property
     def non_trainable_weights(self) -> list[tf.Variable]:
@@ -159,7 +165,7 @@ class MomentumSupConModel(contrastive.SupConModel):
 
 
 def _copy(part: keras.Model) -> keras.Model:
-    """A new encoder or head of the same configuration, not built yet."""
+    """Returns a new encoder or head of the same configuration, not built."""
     config = part.get_config()
     return type(part).from_config(
         config | {"name": f"momentum_{config['name']}"}

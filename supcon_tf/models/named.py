@@ -81,7 +81,7 @@ def named_encoder(
     make_network = _find_function(architecture, image_size)
     if not architecture.startswith(_KERAS):
         with _same_precision_in_keras_3():
-            network = backbone.of_keras_2(make_network())
+            network = backbone.to_keras_2(make_network())
         keras_2.refuse_keras_3(architecture=network)
         exceptions.require(
             isinstance(network, keras.Model),
@@ -179,14 +179,14 @@ def _same_precision_in_keras_3() -> Iterator[None]:
 
 
 def _module(make_network: Callable[..., keras.Model]) -> str:
-    """The name of a network's module in `keras.applications`."""
+    """Returns the name of a network's module in `keras.applications`."""
     return make_network.__module__.rpartition(".")[2]
 
 
 def _find_function(
     architecture: str, image_size: int | None
 ) -> Callable[..., keras.Model]:
-    """The function that makes a network by its name; raises ValueError."""
+    """Returns the function that makes a network; raises ValueError."""
     if not architecture.startswith(_KERAS):
         return trust.import_function(architecture)
     name = architecture.removeprefix(_KERAS)

@@ -85,7 +85,7 @@ class Backbone(keras.Model):
 
     @property
     def network_layers(self) -> list[keras_3.Layer]:
-        """All layers of the network, with layers inside of layers."""
+        """All layers of the network, also those inside of other layers."""
         return self.network._flatten_layers()
 
     @property
@@ -151,14 +151,14 @@ class Backbone(keras.Model):
         return self._pool(features, num_special)
 
     def _name_input(self, images: object) -> object:
-        """{name: images} for a network that names its only input, or images."""
+        """Returns {name: images} where the only input has a name, or images."""
         names = getattr(self.network, "_inputs_struct", None)
         if not isinstance(names, dict) or len(names) != 1:
             return images
         return dict.fromkeys(names, images)
 
     def _pool(self, tokens: tf.Tensor, num_special: int) -> tf.Tensor:
-        """Tokens [B, T, dim], special ones first, to [B, dim] or [B, 2 dim]."""
+        """Pools tokens [B, T, dim], special ones first: [B, dim or 2 dim]."""
         pooling = self._resolve_pooling(num_special)
         parts = []
         if pooling in ("class_token", "both"):
@@ -171,7 +171,7 @@ class Backbone(keras.Model):
         return tf.concat(parts, axis=1)
 
     def _resolve_pooling(self, num_special: int) -> str:
-        """The pooling that "auto" stands for; raises without a class token."""
+        """Returns the pooling of "auto"; raises without a class token."""
         if self.pooling == "auto":
             return "class_token" if num_special else "mean"
         exceptions.require(
@@ -187,9 +187,9 @@ class Backbone(keras.Model):
         tokens_shape: Sequence[int | None],
         images_shape: Sequence[int | None],
     ) -> int:
-        """T less the patches of an image, by [B, T, dim] and [B, H, W, C].
+        """Returns T less the patches, by [B, T, dim] and [B, H, W, C].
 
-        0 where the network does not tell the size of a patch.
+        It is 0 where the network does not tell the size of a patch.
         """
         patch_size = getattr(self.network, "patch_size", None)
         num_tokens = tokens_shape[1]
@@ -258,9 +258,9 @@ class Backbone(keras.Model):
     def _tf_variables(
         self, variables: Sequence[keras_3.Variable]
     ) -> list[tf.Variable]:
-        """TensorFlow's variables behind those of Keras 3; none before `build`.
+        """Returns the variables of TensorFlow that hold these of Keras 3.
 
-        They come in the order of the network.
+        They come in the order of the network; there are none before `build`.
         """
         if not self.built:
             return []
@@ -333,7 +333,7 @@ def check_library() -> None:
 
 
 def _chain(layer: keras_3.Layer) -> Iterator[keras_3.Layer]:
-    """The layers with weights, inside of models and of stacks of blocks too.
+    """Yields the layers with weights, of models and of stacks of blocks too.
 
     A stack is a layer that contains several blocks: layers of one class that
     have layers themselves, as in the encoder of a vision transformer.

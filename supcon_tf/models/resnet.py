@@ -29,6 +29,7 @@ def output_filters(depth: int, width: float) -> int:
 
 
 def _group_filters(group: int, width: float) -> int:
+    """Returns the inner channels of the blocks of a group."""
     return max(1, round(64 * 2**group * width))
 
 
@@ -67,17 +68,17 @@ class ResidualBlock(keras.layers.Layer):
             synchronized_bn=synchronized_bn,
             dtype=self.dtype_policy,
         )
-        last = functools.partial(conv, zero_gamma=zero_init_residual)
+        last_conv = functools.partial(conv, zero_gamma=zero_init_residual)
         if bottleneck:
             self.branch = [
                 conv(filters, 1, name="reduce"),
                 conv(filters, 3, strides, name="spatial"),
-                last(self.output_filters, 1, name="expand"),
+                last_conv(self.output_filters, 1, name="expand"),
             ]
         else:
             self.branch = [
                 conv(filters, 3, strides, name="first"),
-                last(filters, 3, name="second"),
+                last_conv(filters, 3, name="second"),
             ]
         self.shortcut = None
         if project:
@@ -166,13 +167,18 @@ class ResNet(keras.layers.Layer):
         layers.build_chain(self.chain, input_shape[-1])
         super().build(input_shape)
 
-    def call(self, x: tf.Tensor, training: bool | None = None) -> tf.Tensor:
-        x = tf.nn.relu(self.stem_conv(x, training=training))
+    def call(
+        self, features: tf.Tensor, training: bool | None = None
+    ) -> tf.Tensor:
+        # [B, H, W, channels], or half the side with the imagenet stem.
+        features = tf.nn.relu(self.stem_conv(features, training=training))
         if self.stem == "imagenet":
             padding = "SAME"
             if self.stem_padding == "symmetric":
                 padding = [[0, 0], [1, 1], [1, 1], [0, 0]]
-            x = tf.nn.max_pool2d(x, ksize=3, strides=2, padding=padding)
+            features = tf.nn.max_pool2d(
+                features, ksize=3, strides=2, padding=padding
+            )
         for block in self.blocks:
-            x = block(x, training=training)
-        return x
+            features = block(features, training=training)
+        return features

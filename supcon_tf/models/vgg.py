@@ -9,7 +9,7 @@ import tensorflow as tf
 from supcon_tf.keras_2 import keras
 from supcon_tf.models import layers
 
-# As the companion deck has them: 2 x 64, 2 x 128, ... channels.
+# Convolutions of each stage, as in the companion deck: 2 x 64, 2 x 128, ...
 CONVS_PER_STAGE = {8: (2, 2, 4), 16: (2, 2, 4, 4)}
 _FILTERS = (64, 128, 256, 512)
 
@@ -20,6 +20,7 @@ def output_filters(depth: int, width: float) -> int:
 
 
 def _stage_filters(stage: int, width: float) -> int:
+    """Returns the channels of the convolutions of a stage."""
     return max(1, round(_FILTERS[stage] * width))
 
 
@@ -74,10 +75,14 @@ class VGG(keras.layers.Layer):
         layers.build_chain(self.chain, input_shape[-1])
         super().build(input_shape)
 
-    def call(self, x: tf.Tensor, training: bool | None = None) -> tf.Tensor:
+    def call(
+        self, features: tf.Tensor, training: bool | None = None
+    ) -> tf.Tensor:
         for index, conv in enumerate(self.convs):
             if index in self.stage_starts:
                 # [B, ceil(H / 2), ceil(W / 2), channels]
-                x = tf.nn.max_pool2d(x, ksize=2, strides=2, padding="SAME")
-            x = tf.nn.relu(conv(x, training=training))
-        return x
+                features = tf.nn.max_pool2d(
+                    features, ksize=2, strides=2, padding="SAME"
+                )
+            features = tf.nn.relu(conv(features, training=training))
+        return features

@@ -135,13 +135,13 @@ def _apply_statistics(encoder: keras.Model) -> None:
     deviation, to its graph. The graph here has no such division, so the
     variance is set to the square of the deviation.
     """
-    kinds = [type(layer) for layer in encoder.submodules]
+    layer_classes = [type(layer) for layer in encoder.submodules]
     for layer in encoder.submodules:
         variance = getattr(layer, "adapt_variance", None)
         if (
             isinstance(layer, keras.layers.Normalization)
             and variance is not None
-            and kinds.count(keras.layers.Rescaling) == 1
+            and layer_classes.count(keras.layers.Rescaling) == 1
             and variance.shape == (3,)
             and np.allclose(variance, _DEVIATION, 1e-3)
         ):
@@ -182,7 +182,7 @@ def _load_keras(target: keras.Model, path: str) -> None:
 
 
 def _groups_of_size(file: h5py.File, count: int) -> list[h5py.Group]:
-    """The groups with `count` weights, of a model or of models inside of it.
+    """Returns the groups with `count` weights, of a model or its submodels.
 
     Outer groups come first, and then groups by name: so of the two encoders of
     a momentum model the one that trains is before its copy.
@@ -194,7 +194,9 @@ def _groups_of_size(file: h5py.File, count: int) -> list[h5py.Group]:
         for name in filter(base.is_weight, names)
         for group in pathlib.PurePosixPath("/", name).parents
     )
-    paths = [path for path, held in counts.items() if held == count]
+    paths = [
+        path for path, num_weights in counts.items() if num_weights == count
+    ]
     paths.sort(key=lambda path: (path.count("/"), path))
     return [file[path] for path in paths]
 
@@ -286,6 +288,7 @@ def _refuse_outside(path: str, target: str) -> None:
 
 
 def _load_h5(target: keras.Model, path: str) -> None:
+    """Loads an HDF5 file, whose arrays are checked first."""
     with h5py.File(path) as file:
         saved_count = base.count_weights(file)
         _check_arrays(file, target)
@@ -297,6 +300,7 @@ def _load_h5(target: keras.Model, path: str) -> None:
 
 
 def _load_saved_model(target: keras.Model, path: str) -> None:
+    """Loads the variables of a SavedModel; its graph is not read."""
     variables = os.path.join(files.literal(path), "variables", "variables")
     names = [name for name, _ in tf.train.list_variables(variables)]
     if any(name.startswith("_all_variables/") for name in names):

@@ -22,7 +22,7 @@ def parts(
         the loss that says at which scale.
       TypeError: the classifier is of Keras 3.
     """
-    model = models.backbone.of_keras_2(model)
+    model = models.backbone.to_keras_2(model)
     keras_2.refuse_keras_3(encoder=model, classifier=classifier)
     if isinstance(classifier, models.LinearClassifier | models.ClassifierModel):
         classifier = parts(classifier, None)[1]
