@@ -20,7 +20,8 @@ _RARE_ARGUMENTS = (
 class DataSettings(Settings):
     """Which images, and the size of their views."""
 
-    # Where neither --dataset nor --data_dir is given; None for an error.
+    # The data set where neither --dataset nor --data_dir is given; None makes
+    # this an error.
     DEFAULT_DATASET = "digits"
     # Whether bad images of TFRecord files are left out, as far as asked for.
     SKIPS_RECORDS = False

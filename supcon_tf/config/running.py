@@ -18,7 +18,7 @@ _WORKER_ROLES = {"role": ("all", "worker")}
 class OptimizerSettings(Settings):
     """The optimizer of a stage, and its learning rate step by step."""
 
-    # Where --optimizer_epsilon is not given: that of the paper's code.
+    # The default of --optimizer_epsilon for rmsprop, that of the paper's code.
     RMSPROP_EPSILON = 1e-3
 
     epochs: int = setting(100, at_least=0, grows=True, common=True)

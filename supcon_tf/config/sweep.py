@@ -20,7 +20,7 @@ from supcon_tf.settings import (
 
 LINEAR = "linear."  # before the name of a setting of stage 2
 _LINK = ":"
-# Where a cell is, and what its directories are called, the sweep decides.
+# Settings that the sweep decides: the directory and the stages of a cell.
 _SET_BY_THE_SWEEP = ("run_dir", "name")
 
 
@@ -68,7 +68,7 @@ class GridSettings(Settings):
     --epochs and --warmup_epochs may leave the defaults behind.
     """
 
-    # What an axis may name: the settings of a training, behind a prefix.
+    # Classes of the settings that an axis may name, by the prefix of the name.
     SWEPT: ClassVar[dict[str, type[Settings]]] = {}
 
     sweep: tuple[str, ...] = setting((), repeated=True)

@@ -115,7 +115,7 @@ class FinetuneTextSettings(
 ):
     """Settings of tools/finetune_text.py."""
 
-    # Where --batch_size is not given: 20 sentences make a step of 16.
+    # The bounds of the default batch size: 20 sentences make a step of 16.
     LARGEST_BATCH, LEAST_STEPS = 16, 1
 
     objective: str = setting(

@@ -1,4 +1,4 @@
-"""From a run directory to files for other runtimes, measured."""
+"""Conversion of a run to files for other runtimes, which are measured."""
 
 from __future__ import annotations
 

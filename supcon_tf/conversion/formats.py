@@ -127,7 +127,7 @@ def to_tflite(
         converter = tf.lite.TFLiteConverter.from_concrete_functions(
             [function], weights
         )
-        # None but TFLite's own operations.
+        # The file has no operations but TFLite's own.
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
         if precision == "float32":
             return converter.convert()

@@ -1,4 +1,4 @@
-"""From a checkpoint of another project to a run directory."""
+"""Import of a checkpoint of another project as a run directory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""For models of Keras 3: every loss and metric of ours, views, and `Backbone`.
+"""Losses, metrics, views and `Backbone` for models of Keras 3.
 
-They are classes of Keras 3, made from those of `supcon_tf.losses`, with the
-same names and arguments. TensorFlow 2.16 and newer have Keras 3.
+The losses and metrics are classes of Keras 3 that wrap those of
+`supcon_tf.losses`, with the same names and arguments. TensorFlow 2.16 and newer
+have Keras 3.
 
 Raises:
   ImportError: Keras 2 alone is installed.

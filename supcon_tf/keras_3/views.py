@@ -98,6 +98,6 @@ class Views(keras_data.EpochSteps, keras.Model):
         the views go on.
         """
         if isinstance(x, tf.data.Dataset):
-            # By its own default Keras 3 warns that it does not shuffle.
+            # With its own default, Keras 3 warns that it does not shuffle.
             kwargs.setdefault("shuffle", False)
         return super().fit(x, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""How representations lie on the unit sphere: alignment and uniformity.
+"""Alignment and uniformity of representations on the unit sphere.
 
 The Keras metrics of `losses` have the same formulas and follow projections in
 training, over the rows of one batch at a time. The functions here are exact

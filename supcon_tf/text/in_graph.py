@@ -73,7 +73,7 @@ class GraphTokenizer(tf.Module):
         self.frame, self.numbers = _frame(tokenizer, pairs)
 
     def __call__(self, texts: tf.Tensor) -> tf.Tensor:
-        """[N] string to [N, 1 + length, 2] int32, as `data.from_tokens`."""
+        """Converts strings [N] to tokens [N, 1 + length, 2] int32."""
         with tf.device("CPU:0"):  # a GPU has no strings
             return self._tokens(texts)
 
