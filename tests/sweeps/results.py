@@ -8,13 +8,13 @@ from supcon_tf import run_files, settings
 from supcon_tf.disk import files
 
 
-def write_evaluation(cell, **measured):
+def write_evaluation(cell, **scores):
     """Writes an evaluation.json of a cell, with its settings."""
     run = run_files.RunDirectory(cell.run_dir)
     owner = run.evaluation_owner(cell.linear_stage)
     owner.path.mkdir(parents=True, exist_ok=True)
     texts = settings.to_texts(cell.evaluation)
-    files.write_json(owner.evaluation_file, {"settings": texts, **measured})
+    files.write_json(owner.evaluation_file, {"settings": texts, **scores})
 
 
 def make_results(axes, metrics, metric="linear.top_1", statuses=None):
@@ -30,7 +30,9 @@ def make_results(axes, metrics, metric="linear.top_1", statuses=None):
         failed = status == "failed"
         cells.append(
             {
-                "name": ",".join(f"{k}={v}" for k, v in values.items()),
+                "name": ",".join(
+                    f"{name}={value}" for name, value in values.items()
+                ),
                 "values": values,
                 "status": status,
                 "seconds": 40.0,

@@ -20,9 +20,9 @@ def metrics(values):
 
 
 def draw(axes, **arguments):
-    drawn = figure.plot_sweep(make_results(axes, metrics, **arguments))
-    drawn.savefig(io.BytesIO(), format="png", dpi=30)  # every artist is sound
-    return drawn, [panel for panel in drawn.axes if panel.axison]
+    fig = figure.plot_sweep(make_results(axes, metrics, **arguments))
+    fig.savefig(io.BytesIO(), format="png", dpi=30)  # every artist is sound
+    return fig, [panel for panel in fig.axes if panel.axison]
 
 
 def lines(panel):
@@ -34,7 +34,7 @@ def lines(panel):
 
 
 def test_a_line_per_name_over_a_logarithm_of_numbers():
-    drawn, panels = draw(
+    fig, panels = draw(
         {"temperature": [0.5, 0.05, 0.1], "optimizer": OPTIMIZERS}
     )
     numbers, names = panels
@@ -45,18 +45,24 @@ def test_a_line_per_name_over_a_logarithm_of_numbers():
     np.testing.assert_allclose(
         lines(numbers)["sgd"], [[0.05, 0.605], [0.1, 0.61], [0.5, 0.65]]
     )
-    assert [t.get_text() for t in names.get_xticklabels()] == OPTIMIZERS
-    assert [t.get_text() for t in drawn.legends[0].get_texts()] == OPTIMIZERS
+    assert [label.get_text() for label in names.get_xticklabels()] == OPTIMIZERS
+    assert [
+        label.get_text() for label in fig.legends[0].get_texts()
+    ] == OPTIMIZERS
     # Boxes are over all other settings.
     medians = [
         line.get_ydata() for line in names.lines if line.get_color() == "black"
     ]
-    medians = [y[0] for y in medians if len(y) == 2 and y[0] == y[1]]
-    assert {0.71, 0.61, 0.51} <= {round(y, 6) for y in medians}
+    medians = [
+        heights[0]
+        for heights in medians
+        if len(heights) == 2 and heights[0] == heights[1]
+    ]
+    assert {0.71, 0.61, 0.51} <= {round(heights, 6) for heights in medians}
 
 
 def test_seeds_are_a_band_and_no_panel():
-    drawn, panels = draw({"temperature": [0.1, 0.2], "seed": [0, 1, 2]})
+    fig, panels = draw({"temperature": [0.1, 0.2], "seed": [0, 1, 2]})
     (panel,) = panels
     assert panel.get_xscale() == "linear"
     np.testing.assert_allclose(
@@ -65,15 +71,15 @@ def test_seeds_are_a_band_and_no_panel():
     (band,) = panel.collections
     edges = band.get_paths()[0].vertices[:, 1]
     np.testing.assert_allclose([edges.min(), edges.max()], [0.51, 0.56])
-    assert drawn.get_suptitle() == "6 cells; means over 3 seeds"
+    assert fig.get_suptitle() == "6 cells; means over 3 seeds"
 
 
 def test_what_is_not_measured_is_not_drawn_but_counted():
-    drawn, (numbers, _) = draw(
+    fig, (numbers, _) = draw(
         {"temperature": [0.1, 0.2], "optimizer": OPTIMIZERS},
         statuses={0: "failed", 1: "pending", 4: "running"},
     )
-    assert drawn.get_suptitle() == "3 of 6 cells, 1 failed"
+    assert fig.get_suptitle() == "3 of 6 cells, 1 failed"
     assert [*lines(numbers)] == ["lars", "rmsprop"]
 
 
@@ -81,19 +87,22 @@ def test_odd_sweeps_have_a_figure():
     _, (panel,) = draw({"seed": [0, 1, 2]})
     (points,) = panel.containers
     assert points[0].get_ydata().tolist() == [0.5, 0.52, 0.54]
-    nothing = dict.fromkeys(range(2), "pending")
-    drawn, panels = draw(
-        {"optimizer": ["lars"], "temperature": [0.1, 0.2]}, statuses=nothing
+    statuses = dict.fromkeys(range(2), "pending")
+    fig, panels = draw(
+        {"optimizer": ["lars"], "temperature": [0.1, 0.2]}, statuses=statuses
     )
-    assert len(panels) == 2 and not drawn.legends
+    assert len(panels) == 2 and not fig.legends
     axes = {"flip": [True, False], "positives_cap": [None, 3]}
     _, panels = draw({**axes, "crop": ["0.2+1.0", ""]})
-    labels = [[t.get_text() for t in p.get_xticklabels()] for p in panels]
+    labels = [
+        [label.get_text() for label in panel.get_xticklabels()]
+        for panel in panels
+    ]
     assert labels == [["true", "false"], ["none", "3"], ["0.2+1.0", "none"]]
-    drawn, panels = draw(
+    fig, panels = draw(
         {"a": [1, 2], "b": [1, 2], "c": ["x", "y"], "d": ["u", "v"]}
     )
-    assert len(panels) == len(drawn.axes) == 4
+    assert len(panels) == len(fig.axes) == 4
     assert panels[0].get_gridspec().get_geometry() == (2, 2)
 
 
@@ -102,21 +111,28 @@ def test_published_numbers_are_crosses():
     (panel,) = figure.plot_sweep(results | {"published": [78.7, 0.0]}).axes
     np.testing.assert_allclose(lines(panel)["published"], [[0.1, 0.787]])
     results = make_results({"optimizer": OPTIMIZERS}, metrics)
-    drawn = figure.plot_sweep(results | {"published": [78.2, 78.7, 77.6]})
-    crosses = lines(drawn.axes[0])["published"]
+    fig = figure.plot_sweep(results | {"published": [78.2, 78.7, 77.6]})
+    crosses = lines(fig.axes[0])["published"]
     np.testing.assert_allclose(crosses, [[0, 0.782], [1, 0.787], [2, 0.776]])
-    assert [x.get_text() for x in drawn.legends[0].get_texts()] == ["published"]
+    assert [label.get_text() for label in fig.legends[0].get_texts()] == [
+        "published"
+    ]
 
 
 def test_tied_settings_are_named_by_what_varies():
     """As table 1; long names take no place from the panel."""
-    tied = "objective:formulation:label_smoothing"
-    results = make_results({tied: ["supcon:out:0", "supcon:in:0"]}, metrics)
-    drawn = figure.plot_sweep(results | {"published": [78.7, 67.4]})
-    (panel,) = drawn.axes
+    axis_name = "objective:formulation:label_smoothing"
+    results = make_results(
+        {axis_name: ["supcon:out:0", "supcon:in:0"]}, metrics
+    )
+    fig = figure.plot_sweep(results | {"published": [78.7, 67.4]})
+    (panel,) = fig.axes
     assert panel.get_xlabel() == "formulation"
-    assert [x.get_text() for x in panel.get_xticklabels()] == ["out", "in"]
-    assert drawn.legends[0].get_title().get_text() == ""
+    assert [label.get_text() for label in panel.get_xticklabels()] == [
+        "out",
+        "in",
+    ]
+    assert fig.legends[0].get_title().get_text() == ""
 
 
 def test_a_box_per_value_of_one_setting():
@@ -127,11 +143,13 @@ def test_a_box_per_value_of_one_setting():
         objective = rows[number].partition(":")[0]
         cell["settings"] = {"pretrain": {"objective": objective}, "linear": {}}
         cell["metrics"] = {"linear.top_1": 0.1 * number}
-    drawn = figure.plot_sweep(results | {"boxes": "objective"})
-    (panel,) = drawn.axes
-    labels = [x.get_text() for x in panel.get_xticklabels()]
+    fig = figure.plot_sweep(results | {"boxes": "objective"})
+    (panel,) = fig.axes
+    labels = [label.get_text() for label in panel.get_xticklabels()]
     assert labels == ["supcon", "ce"] and panel.get_xlabel() == "objective"
-    points = [one[0].get_ydata().tolist() for one in panel.containers]
+    points = [
+        container[0].get_ydata().tolist() for container in panel.containers
+    ]
     assert points == [[0, 0.1, 0.2], pytest.approx([0.3, 0.4, 0.5])]
 
 
@@ -141,7 +159,9 @@ def test_many_points_of_a_box_are_outliers_only():
     assert not names.containers  # of single points
     axes["epochs"] = axes["epochs"][:30]
     names = figure.plot_sweep(make_results(axes, metrics)).axes[0]
-    assert [len(one[0].get_xdata()) for one in names.containers] == [30, 30]
+    assert [
+        len(container[0].get_xdata()) for container in names.containers
+    ] == [30, 30]
 
 
 def test_one_cell_of_tied_settings_is_drawn():

@@ -73,7 +73,7 @@ def test_cells_that_differ_in_stage_2_share_stage_1():
 
 def test_a_method_is_measured_by_the_classifier_that_it_ends_with(tmp_path):
     scores = {"linear": {"top_1": 0.5}, "pretrained": {"top_1": 0.7}}
-    found = {}
+    top_1_by_objective = {}
     for cell in grid.list_cells(
         config.SweepSettings(
             str(tmp_path), sweep=("objective=supcon,ce,max_margin,supcon+ce",)
@@ -82,10 +82,14 @@ def test_a_method_is_measured_by_the_classifier_that_it_ends_with(tmp_path):
         assert cell.metrics() == {}
         write_evaluation(cell, **scores)
         assert cell.metrics()["linear.top_1"] == 0.5
-        found[cell.training.objective] = cell.metrics()["method.top_1"]
-    assert found == {"supcon": 0.5, "ce": 0.7, "max_margin": 0.7} | {
-        "supcon+ce": 0.5
-    }
+        top_1_by_objective[cell.training.objective] = cell.metrics()[
+            "method.top_1"
+        ]
+    assert top_1_by_objective == {
+        "supcon": 0.5,
+        "ce": 0.7,
+        "max_margin": 0.7,
+    } | {"supcon+ce": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -155,8 +159,8 @@ def test_settings_that_belong_together_vary_together():
     assert last.training.learning_rate == 0.01
     assert last.linear.optimizer == "lars" and last.linear.learning_rate == 5
     assert last.linear.name == "linear-optimizer-lars-learning_rate-5_0"
-    both = cells("epochs:linear.epochs=20:5,30:10")[1]
-    assert (both.training.epochs, both.linear.epochs) == (30, 10)
+    tied_cell = cells("epochs:linear.epochs=20:5,30:10")[1]
+    assert (tied_cell.training.epochs, tied_cell.linear.epochs) == (30, 10)
 
 
 @pytest.mark.parametrize(
@@ -253,15 +257,17 @@ def test_flagfiles_set_the_later_parts(tmp_path):
 
 
 def test_the_description_is_json(tmp_path):
-    varied = config.SweepSettings(
+    settings_of_sweep = config.SweepSettings(
         str(tmp_path), sweep=("crop_area=0.2+1,", "seed=1,2")
     )
-    described = grid.describe(varied, grid.list_cells(varied))
-    axes = json.loads(json.dumps(described, allow_nan=False))["axes"]
+    description = grid.describe(
+        settings_of_sweep, grid.list_cells(settings_of_sweep)
+    )
+    axes = json.loads(json.dumps(description, allow_nan=False))["axes"]
     assert [axis["name"] for axis in axes] == ["crop_area", "seed"]
     assert [axis["values"] for axis in axes] == [["0.2+1.0", ""], [1, 2]]
     assert [axis["is_repetition"] for axis in axes] == [False, True]
-    cell = described["cells"][3]
+    cell = description["cells"][3]
     assert cell["values"] == {"crop_area": "", "seed": 2}
     assert cell["status"] == "pending" and cell["metrics"] == {}
     assert cell["settings"]["pretrain"]["seed"] == 2
@@ -270,10 +276,10 @@ def test_the_description_is_json(tmp_path):
 @pytest.fixture
 def cell(tmp_path):
     """The first cell of a sweep, its settings written."""
-    varied = config.SweepSettings(
+    settings_of_sweep = config.SweepSettings(
         str(tmp_path / "s"), sweep=("crop_area=0.2+1,", "seed=1,2")
     )
-    cell = grid.list_cells(varied)[0]
+    cell = grid.list_cells(settings_of_sweep)[0]
     cell.record()
     return cell
 
@@ -320,15 +326,15 @@ def test_another_evaluation_is_done_again_and_other_trainings_refused(cell):
     write_evaluation(cell, images=3)
     # What does not change the result may differ.
     moved = dataclasses.replace(cell.training, checkpoint_every=1)
-    other = dataclasses.replace(cell, training=moved)
-    other.check_same()
-    other.record()
+    changed_cell = dataclasses.replace(cell, training=moved)
+    changed_cell.check_same()
+    changed_cell.record()
     assert cell.state().status == "finished"
     # As where it was evaluated by hand, in another way.
     evaluation = dataclasses.replace(cell.evaluation, knn_neighbors=7)
-    other = dataclasses.replace(cell, evaluation=evaluation)
-    assert other.state() == grid.State("pending", 3.0)
-    assert other.metrics() == {}
+    changed_cell = dataclasses.replace(cell, evaluation=evaluation)
+    assert changed_cell.state() == grid.State("pending", 3.0)
+    assert changed_cell.metrics() == {}
     for changed, message in (
         (
             {"training": dataclasses.replace(cell.training, temperature=0.5)},

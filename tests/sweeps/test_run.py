@@ -1,4 +1,4 @@
-"""Sweeps: which cells run, what is recorded, what goes on where."""
+"""Sweeps: the cells that run, the records, and interrupted sweeps."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tests.sweeps.results import write_evaluation
 
 
 class Pretended:
-    """Stands for the processes of cells.
+    """A stand-in for the processes of cells.
 
     Attributes:
-      log: what happened.
-      fails: names of cells to their part and error.
-      signal: that comes while a cell runs, if any.
+      log: pairs of an event, start or end, and the name of a cell.
+      fails: part and error by the name of a cell that fails.
+      signal: the signal that comes while a cell runs, or None.
     """
 
     def __init__(self):
@@ -58,17 +58,17 @@ class Pretended:
 def pretended(monkeypatch):
     pretended = Pretended()
     monkeypatch.setattr(processes, "run_cell", pretended.run_cell)
-    drawn = types.SimpleNamespace(savefig=lambda *_, **__: None)  # slow
-    monkeypatch.setattr(figure, "plot_sweep", lambda _: drawn)
+    fig = types.SimpleNamespace(savefig=lambda *_, **__: None)  # slow
+    monkeypatch.setattr(figure, "plot_sweep", lambda _: fig)
     return pretended
 
 
-def settings_of(path, *axes, **overrides):
+def make_settings(path, *axes, **overrides):
     return config.SweepSettings(str(path), sweep=axes, **overrides)
 
 
-def started(pretended):
-    return [name for what, name in pretended.log if what == "start"]
+def started_names(pretended):
+    return [name for event, name in pretended.log if event == "start"]
 
 
 def statuses(results):
@@ -111,11 +111,11 @@ def test_a_failed_cell_is_recorded_and_the_rest_goes_on(
 
 def test_cells_on_texts(finished_text_run, tmp_path):
     """A real process."""
-    trained = finished_text_run.recorded(config.FinetuneTextSettings)
-    own = {"run_dir": str(tmp_path / "sweep"), "epochs": 2}
+    settings = finished_text_run.recorded(config.FinetuneTextSettings)
+    changes = {"run_dir": str(tmp_path / "sweep"), "epochs": 2}
     results = sweeps.run_sweep(
         config.SweepTextSettings(
-            **vars(trained) | own, sweep=("temperature=0.1",)
+            **vars(settings) | changes, sweep=("temperature=0.1",)
         )
     )
     (cell,) = results["cells"]
@@ -130,40 +130,42 @@ def test_cells_on_texts(finished_text_run, tmp_path):
 
 def test_finished_cells_are_skipped_and_new_ones_are_run(pretended, tmp_path):
     pretended.fails = {"temperature=0.1": ("evaluation", "bad")}
-    results = sweeps.run_sweep(settings_of(tmp_path, "temperature=0.1,0.2"))
+    results = sweeps.run_sweep(make_settings(tmp_path, "temperature=0.1,0.2"))
     assert statuses(results) == ["failed", "finished"]
     pretended.log.clear()
     pretended.fails = {}
-    results = sweeps.run_sweep(settings_of(tmp_path, "temperature=0.1,0.2,0.3"))
-    assert started(pretended) == ["temperature=0.1", "temperature=0.3"]
+    results = sweeps.run_sweep(
+        make_settings(tmp_path, "temperature=0.1,0.2,0.3")
+    )
+    assert started_names(pretended) == ["temperature=0.1", "temperature=0.3"]
     assert statuses(results) == ["finished"] * 3
     pretended.log.clear()
-    results = sweeps.run_sweep(settings_of(tmp_path, "temperature=0.2,0.3"))
+    results = sweeps.run_sweep(make_settings(tmp_path, "temperature=0.2,0.3"))
     assert not pretended.log and len(results["cells"]) == 2
 
 
 def test_what_is_wrong_is_found_before_anything_changes(pretended, tmp_path):
     (tmp_path / "other" / "runs").mkdir(parents=True)
-    settings = settings_of(tmp_path / "other", "seed=1", overwrite=True)
+    settings = make_settings(tmp_path / "other", "seed=1", overwrite=True)
     with pytest.raises(ValueError, match="must be empty or hold a sweep"):
         sweeps.run_sweep(settings)
-    assert [x.name for x in (tmp_path / "other").iterdir()] == ["runs"]
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["runs"]
     path = tmp_path / "s"
     with pytest.raises(ValueError, match="cell batch_size=1: --batch_size m"):
-        sweeps.run_sweep(settings_of(path, "batch_size=20,1"))
+        sweeps.run_sweep(make_settings(path, "batch_size=20,1"))
     assert not path.exists() and not pretended.log
-    sweeps.run_sweep(settings_of(path, "temperature=0.1,0.2"))
-    other = settings_of(path, "temperature=0.1,0.2", epochs=50)
+    sweeps.run_sweep(make_settings(path, "temperature=0.1,0.2"))
+    changed_settings = make_settings(path, "temperature=0.1,0.2", epochs=50)
     with pytest.raises(ValueError, match="--epochs=50 .was 100. for temperat"):
-        sweeps.run_sweep(other)
+        sweeps.run_sweep(changed_settings)
     assert read(path)["cells"][0]["settings"]["pretrain"]["epochs"] == 100
-    sweeps.run_sweep(dataclasses.replace(other, overwrite=True))
-    assert len(started(pretended)) == 4
+    sweeps.run_sweep(dataclasses.replace(changed_settings, overwrite=True))
+    assert len(started_names(pretended)) == 4
 
 
 def test_a_sweep_of_an_earlier_version_is_refused(pretended, tmp_path):
     """And goes on once its folders have their names of now."""
-    settings = settings_of(tmp_path, "temperature=0.1,0.2")
+    settings = make_settings(tmp_path, "temperature=0.1,0.2")
     sweeps.run_sweep(settings)
     (tmp_path / "cells").rename(tmp_path / "runs")
     (tmp_path / "logs").rename(tmp_path / "cells")
@@ -178,7 +180,7 @@ def test_a_sweep_of_an_earlier_version_is_refused(pretended, tmp_path):
     assert [cell["seconds"] for cell in results["cells"]] == [1.0, 1.0]
 
 
-# What another process holds.
+# The program of another process, which holds a lock.
 HOLDS = """
 import sys
 from supcon_tf.disk import locks
@@ -190,24 +192,24 @@ print("held", flush=True)
 
 
 def test_a_sweep_is_run_by_one_process_at_a_time(pretended, tmp_path):
-    settings = settings_of(tmp_path, "temperature=0.1")
+    settings = make_settings(tmp_path, "temperature=0.1")
     with holder(HOLDS, str(tmp_path), "sweep"):
         with pytest.raises(ValueError, match="the sweep of .* one process at"):
             sweeps.run_sweep(settings)
     assert not pretended.log
     (cell,) = sweeps.run_sweep(settings)["cells"]
-    again = dataclasses.replace(settings, overwrite=True)
+    overwriting = dataclasses.replace(settings, overwrite=True)
     with holder(HOLDS, cell["run_dir"], "training"):
         with pytest.raises(ValueError, match="the training of .* one process"):
-            sweeps.run_sweep(again)
+            sweeps.run_sweep(overwriting)
     assert statuses(sweeps.run_sweep(settings)) == ["finished"]
-    assert len(started(pretended)) == 1
-    sweeps.run_sweep(again)
-    assert len(started(pretended)) == 2
+    assert len(started_names(pretended)) == 1
+    sweeps.run_sweep(overwriting)
+    assert len(started_names(pretended)) == 2
 
 
 def test_a_cell_waits_for_a_process_of_a_killed_sweep(tmp_path):
-    (cell,) = grid.list_cells(settings_of(tmp_path, "temperature=0.1"))
+    (cell,) = grid.list_cells(make_settings(tmp_path, "temperature=0.1"))
     for ends in ("process", "notice"):
         notice = types.SimpleNamespace(came=False)
         waiting = threading.Thread(
@@ -227,7 +229,9 @@ def test_a_cell_waits_for_a_process_of_a_killed_sweep(tmp_path):
 def test_what_cannot_be_recorded_ends_the_other_cells(
     pretended, tmp_path, monkeypatch
 ):
-    settings = settings_of(tmp_path, "temperature=0.1,0.2,0.3,0.4", parallel=2)
+    settings = make_settings(
+        tmp_path, "temperature=0.1,0.2,0.3,0.4", parallel=2
+    )
     write, full = files.write_json, OSError(errno.ENOSPC, "no room")
 
     def fails(path, content):
@@ -238,7 +242,7 @@ def test_what_cannot_be_recorded_ends_the_other_cells(
     monkeypatch.setattr(files, "write_json", fails)
     with pytest.raises(OSError, match="no room"):
         sweeps.run_sweep(settings)
-    assert len(started(pretended)) == 2
+    assert len(started_names(pretended)) == 2
     monkeypatch.setattr(files, "write_json", write)
     pretended.log.clear()
     assert statuses(sweeps.run_sweep(settings)) == ["finished"] * 4
@@ -251,7 +255,7 @@ def test_a_missing_extra_is_found_before_the_trainings(
     flags = tmp_path / "evaluate.flags"
     flags.write_text("--corruptions=generated")
     path = tmp_path / "s"
-    sweep = settings_of(path, "seed=1", evaluate_flagfile=str(flags))
+    sweep = make_settings(path, "seed=1", evaluate_flagfile=str(flags))
     with pytest.raises(ImportError, match="the extra `corruptions`: pip inst"):
         sweeps.run_sweep(sweep)
     assert not path.exists() and not pretended.log
@@ -263,10 +267,12 @@ def test_a_failed_stage_1_fails_the_cells_that_share_it(pretended, tmp_path):
         "temperature=0.2,linear.momentum=0.5": ("linear stage", "nan"),
     }
     results = sweeps.run_sweep(
-        settings_of(tmp_path, "temperature=0.1,0.2", "linear.momentum=0.5,0.9")
+        make_settings(
+            tmp_path, "temperature=0.1,0.2", "linear.momentum=0.5,0.9"
+        )
     )
     assert statuses(results) == ["failed", "failed", "failed", "finished"]
-    assert len(started(pretended)) == 3
+    assert len(started_names(pretended)) == 3
     assert results["cells"][1]["error"] == (
         "stage 1 is that of temperature=0.1,linear.momentum=0.5, which failed"
     )
@@ -274,20 +280,20 @@ def test_a_failed_stage_1_fails_the_cells_that_share_it(pretended, tmp_path):
 
 def test_cells_of_one_run_directory_never_run_at_a_time(pretended, tmp_path):
     axes = "temperature=0.1,0.2", "linear.momentum=0.5,0.9"
-    sweeps.run_sweep(settings_of(tmp_path, *axes, parallel=3))
-    assert {*started(pretended)[:2]} == {
+    sweeps.run_sweep(make_settings(tmp_path, *axes, parallel=3))
+    assert {*started_names(pretended)[:2]} == {
         "temperature=0.1,linear.momentum=0.5",
         "temperature=0.2,linear.momentum=0.5",
     }
     running = []
-    for what, name in pretended.log:
+    for event, name in pretended.log:
         run = name.split(",")[0]
-        if what == "start":
+        if event == "start":
             assert run not in running
             running.append(run)
         else:
             running.remove(run)
-    assert len(started(pretended)) == 4
+    assert len(started_names(pretended)) == 4
 
 
 @pytest.mark.parametrize(
@@ -297,21 +303,21 @@ def test_a_signal_ends_cells_that_can_go_on(
     pretended, tmp_path, number, capsys
 ):
     pretended.signal = number
-    settings = settings_of(tmp_path, "temperature=0.1,0.2")
+    settings = make_settings(tmp_path, "temperature=0.1,0.2")
     with pytest.raises(SystemExit) as raised:
         sweeps.run_sweep(settings)
     assert raised.value.code == preemption.EXIT_CODE
-    expected = [(what, "temperature=0.1") for what in ("start", "end")]
+    expected = [(event, "temperature=0.1") for event in ("start", "end")]
     assert pretended.log == expected
     assert statuses(read(tmp_path)) == ["pending", "pending"]
-    said = "the same command, without --overwrite, goes on"
-    assert said in capsys.readouterr().out
+    message = "the same command, without --overwrite, goes on"
+    assert message in capsys.readouterr().out
     pretended.signal = None
     assert statuses(sweeps.run_sweep(settings)) == ["finished", "finished"]
 
 
 def test_a_metric_that_no_result_has_is_named(pretended, tmp_path):
-    settings = settings_of(tmp_path, "temperature=0.1", metric="linear.top1")
+    settings = make_settings(tmp_path, "temperature=0.1", metric="linear.top1")
     message = (
         "--metric must be one of linear.top_1, method.top_1, got linear.top1"
     )
@@ -325,27 +331,27 @@ def test_a_metric_that_no_result_has_is_named(pretended, tmp_path):
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs Linux")
 def test_processes_at_a_time_have_cores_of_their_own(tmp_path, monkeypatch):
     """Real processes, ended before they do anything."""
-    own = sorted(os.sched_getaffinity(0))
+    usable_cores = sorted(os.sched_getaffinity(0))
     with monkeypatch.context() as patch:
         patch.setattr(os, "sched_getaffinity", lambda _: {0, 2, 3, 5, 9})
         assert processes.shares(2) == [{0, 2}, {3, 5}]
         assert processes.shares(1) == [None]
         assert processes.shares(6) == [None] * 6  # too few cores
-    shares = processes.shares(len(own))
-    cells = grid.list_cells(settings_of(tmp_path, "seed=0,1"))
+    shares = processes.shares(len(usable_cores))
+    cells = grid.list_cells(make_settings(tmp_path, "seed=0,1"))
     for cell, cores in zip(cells, shares, strict=False):
         cell.record()
         with processes.start(cell, cell.training, True, cores) as process:
             try:
-                seen = os.sched_getaffinity(process.pid)
+                process_cores = os.sched_getaffinity(process.pid)
                 kernel = pathlib.Path(f"/proc/{process.pid}")
                 badness = (kernel / "oom_score_adj").read_text()
                 while not (variables := (kernel / "environ").read_bytes()):
                     assert process.poll() is None  # it begins
             finally:
                 process.kill()
-        assert seen == (cores or set(own))
+        assert process_cores == (cores or set(usable_cores))
         assert badness == "1000\n"
         assert b"TF_FORCE_GPU_ALLOW_GROWTH=true" in variables.split(b"\0")
-    if len(own) > 1:
-        assert shares == [{core} for core in own]
+    if len(usable_cores) > 1:
+        assert shares == [{core} for core in usable_cores]
