@@ -13,9 +13,9 @@ MODULE = pathlib.Path("supcon_tf/keras_3/installed.py").resolve()
 
 
 def refusal(kind):
-    with pytest.raises(kind) as caught:
+    with pytest.raises(kind) as raised:
         runpy.run_path(str(MODULE))
-    line = str(caught.value)
+    line = str(raised.value)
     assert "\n" not in line and len(line) <= 400
     return line
 

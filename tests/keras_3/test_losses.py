@@ -31,13 +31,13 @@ SEVERAL = np.eye(4, dtype=np.int64)[CLASSES] | np.eye(4, dtype=np.int64)[0]
 
 LOSSES, METRICS = (
     {
-        name: kind
-        for name, kind in vars(losses).items()
-        if inspect.isclass(kind) and issubclass(kind, base)
+        name: loss_class
+        for name, loss_class in vars(losses).items()
+        if inspect.isclass(loss_class) and issubclass(loss_class, base)
     }
     for base in (keras_2.losses.Loss, keras_2.metrics.Metric)
 )
-# What a loss cannot be without, and ways of it that compute otherwise.
+# Arguments that a loss needs, and options with which it computes otherwise.
 OPTIONS = {
     "BalancedSupConLoss": [{"temperature": 0.5}],
     "CrossEntropyLoss": [
@@ -61,8 +61,8 @@ CASES = [
 ]
 
 
-def labels_of(name, options):
-    """Labels that a loss with such options takes."""
+def make_labels(name, options):
+    """Returns labels that a loss with such options takes."""
     if name == "BinaryCrossEntropyLoss" or options.get("positives"):
         return SEVERAL
     if name == "RankNContrastLoss":
@@ -70,67 +70,77 @@ def labels_of(name, options):
     return IDS if name in ("SupConLoss", "NPairsLoss") else CLASSES
 
 
-def both(name, options):
-    """A loss of Keras 3 and the same one of ours."""
-    options, own = dict(options), dict(options)
+def make_losses(name, options):
+    """Returns a loss of Keras 3, and the loss of Keras 2 that it wraps."""
+    options, keras_2_options = dict(options), dict(options)
     if "centres" in inspect.signature(LOSSES[name]).parameters:
-        for kinds, made in ((keras_3, options), (models, own)):
-            made["centres"] = kinds.ClassCentres(*CENTRES.shape)
-            made["centres"].build(None)
-            made["centres"].set_weights([CENTRES])
-    return getattr(keras_3, name)(**options), LOSSES[name](**own)
+        for kinds, arguments in ((keras_3, options), (models, keras_2_options)):
+            arguments["centres"] = kinds.ClassCentres(*CENTRES.shape)
+            arguments["centres"].build(None)
+            arguments["centres"].set_weights([CENTRES])
+    return getattr(keras_3, name)(**options), LOSSES[name](**keras_2_options)
 
 
-def model(loss, metrics=(), **options):
-    """A model whose weights are KERNEL; SGD takes the gradient from them."""
+def make_model(loss, metrics=(), **options):
+    """Returns a model of weights KERNEL; SGD subtracts the gradient."""
     layers = [
         keras.Input(ROWS.shape[1:]),
         keras.layers.Dense(4, use_bias=False),
     ]
     if getattr(loss, "centres", None) is not None:
         layers.append(loss.centres)
-    made = keras.Sequential(layers)
-    made.layers[0].set_weights([KERNEL])
+    model = keras.Sequential(layers)
+    model.layers[0].set_weights([KERNEL])
     sgd = keras.optimizers.SGD(1.0)
-    made.compile(sgd, loss, metrics=[*metrics], **options)
-    return made
+    model.compile(sgd, loss, metrics=[*metrics], **options)
+    return model
 
 
-def fit(made, labels, **options):
-    """History of some epochs, all samples in a batch; and the gradient."""
+def fit(model, labels, **options):
+    """Returns the history of all samples in a batch, and the gradient."""
     options = {"batch_size": 8, "shuffle": False, "verbose": 0, **options}
-    history = made.fit(ROWS, labels, **options).history
-    return history, KERNEL - made.layers[0].get_weights()[0]
+    history = model.fit(ROWS, labels, **options).history
+    return history, KERNEL - model.layers[0].get_weights()[0]
 
 
-def expected(own, labels, weights=None):
+def compute_expected(keras_2_loss, labels, weights=None):
     kernel = tf.Variable(KERNEL)
     with tf.GradientTape() as tape:
-        value = own(labels, ROWS @ kernel, weights)
+        value = keras_2_loss(labels, ROWS @ kernel, weights)
     return value, tape.gradient(value, kernel)
 
 
-def assert_close(made, by_us):
-    largest = np.abs(by_us).max()
-    assert np.abs(np.subtract(made, by_us)).max() < 1e-6 * max(largest, 1)
+def assert_close(values, reference):
+    scale = np.abs(reference).max()
+    assert np.abs(np.subtract(values, reference)).max() < 1e-6 * max(scale, 1)
 
 
 @pytest.mark.parametrize("name", [*LOSSES, *METRICS])
 def test_every_class_of_ours_is_there(name):
-    made, own = getattr(keras_3, name), getattr(losses, name)
+    keras_3_class, keras_2_class = getattr(keras_3, name), getattr(losses, name)
     base = keras.losses.Loss if name in LOSSES else keras.metrics.Metric
-    assert issubclass(made, base)
-    assert (made.__name__, made.__module__) == (name, "supcon_tf.keras_3")
-    arguments = dict(inspect.signature(made).parameters)
-    by_us = dict(inspect.signature(own).parameters)
+    assert issubclass(keras_3_class, base)
+    assert (keras_3_class.__name__, keras_3_class.__module__) == (
+        name,
+        "supcon_tf.keras_3",
+    )
+    arguments = dict(inspect.signature(keras_3_class).parameters)
+    keras_2_arguments = dict(inspect.signature(keras_2_class).parameters)
     if name in LOSSES:
-        reduction, auto = arguments.pop("reduction"), by_us.pop("reduction")
+        reduction, auto = (
+            arguments.pop("reduction"),
+            keras_2_arguments.pop("reduction"),
+        )
         assert reduction.default == "sum_over_batch_size"
         assert auto.default == "auto"
-    assert [*arguments.items()] == [*by_us.items()]
-    told = [x for x in made.__doc__.splitlines() if ">>>" not in x]
-    by_us = [x for x in own.__doc__.splitlines() if ">>>" not in x]
-    assert len(told) == len(by_us) and told[0] == by_us[0]
+    assert [*arguments.items()] == [*keras_2_arguments.items()]
+    lines = [
+        line for line in keras_3_class.__doc__.splitlines() if ">>>" not in line
+    ]
+    keras_2_lines = [
+        line for line in keras_2_class.__doc__.splitlines() if ">>>" not in line
+    ]
+    assert len(lines) == len(keras_2_lines) and lines[0] == keras_2_lines[0]
 
 
 EXAMPLES = {
@@ -144,7 +154,7 @@ EXAMPLES = {
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_runs(name):
-    source = "".join(x.source for x in EXAMPLES[name].examples)
+    source = "".join(step.source for step in EXAMPLES[name].examples)
     assert f"keras_3.{name}(" in source and " losses" not in source
     assert doctest.DocTestRunner(verbose=False).run(EXAMPLES[name]).failed == 0
 
@@ -153,13 +163,15 @@ def test_an_example_runs(name):
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_fit_takes_our_gradient(name, options, jit_compile):
     """Of integers that float32 does not hold, with weights of samples."""
-    loss, own = both(name, options)
-    labels = labels_of(name, options)
-    made = model(loss, jit_compile=jit_compile)
-    history, gradient = fit(made, labels, sample_weight=WEIGHTS)
-    value, by_us = expected(own, labels, WEIGHTS)
-    assert_close(history["loss"], [value])
-    assert_close(gradient, by_us)
+    loss, keras_2_loss = make_losses(name, options)
+    labels = make_labels(name, options)
+    model = make_model(loss, jit_compile=jit_compile)
+    history, gradient = fit(model, labels, sample_weight=WEIGHTS)
+    expected_loss, expected_gradient = compute_expected(
+        keras_2_loss, labels, WEIGHTS
+    )
+    assert_close(history["loss"], [expected_loss])
+    assert_close(gradient, expected_gradient)
 
 
 @pytest.mark.parametrize("form", ["int32", "uint8", "column", "one-hot"])
@@ -170,26 +182,28 @@ def test_labels_of_every_form(form):
         "column": CLASSES[:, np.newaxis],
         "one-hot": np.eye(4)[CLASSES],
     }[form]
-    history, _ = fit(model(keras_3.SupConLoss()), labels)
+    history, _ = fit(make_model(keras_3.SupConLoss()), labels)
     assert_close(history["loss"], [losses.SupConLoss()(CLASSES, ROWS @ KERNEL)])
 
 
 def test_labels_that_are_no_integers_are_refused():
-    made = model(keras_3.SupConLoss())
+    model = make_model(keras_3.SupConLoss())
     with pytest.raises(ValueError, match="`labels` must be integers, got floa"):
-        fit(made, CLASSES.astype(np.float32))
+        fit(model, CLASSES.astype(np.float32))
 
 
 @pytest.mark.parametrize("reduction", ["sum", "none", None])
 def test_the_reduction_is_that_of_keras_3(reduction):
-    by_us = losses.SupConLoss(reduction="none")(IDS, ROWS @ KERNEL)
+    sample_losses = losses.SupConLoss(reduction="none")(IDS, ROWS @ KERNEL)
     value = keras_3.SupConLoss(reduction=reduction)(IDS, ROWS @ KERNEL, WEIGHTS)
-    weighed = by_us * WEIGHTS
-    assert_close(value, weighed if reduction != "sum" else sum(weighed))
+    weighted_losses = sample_losses * WEIGHTS
+    assert_close(
+        value, weighted_losses if reduction != "sum" else sum(weighted_losses)
+    )
     loss = keras_3.SupConLoss(reduction="mean_with_sample_weight")
     value = loss(IDS, ROWS @ KERNEL, WEIGHTS)
-    assert_close(value, sum(weighed) / sum(WEIGHTS))
-    assert_close(loss.call(IDS, ROWS @ KERNEL), by_us)
+    assert_close(value, sum(weighted_losses) / sum(WEIGHTS))
+    assert_close(loss.call(IDS, ROWS @ KERNEL), sample_losses)
 
 
 def test_arguments_are_attributes():
@@ -203,52 +217,56 @@ def test_arguments_are_attributes():
         keras_3.SupConLoss(temperature=0)
 
 
-def diagnostics_of_ours(parts, **options):
-    """Results for parts of a batch, one after the other."""
-    made = losses.diagnostics(**options)
-    for metric in made:
+def compute_diagnostics(parts, **options):
+    """Returns the results for parts of a batch, one after the other."""
+    metrics = losses.diagnostics(**options)
+    for metric in metrics:
         for part in parts:
             metric.update_state(CLASSES[part], ROWS[part] @ KERNEL)
-    return {metric.name: float(metric.result()) for metric in made}
+    return {metric.name: float(metric.result()) for metric in metrics}
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_diagnostics_are_right_and_anew_in_each_epoch(jit_compile):
-    made = model(
+    model = make_model(
         keras_3.SupConLoss(), keras_3.diagnostics(), jit_compile=jit_compile
     )
-    made.optimizer.learning_rate = 0.0
-    history, _ = fit(made, CLASSES, batch_size=3, epochs=2)
-    by_us = diagnostics_of_ours([slice(0, 3), slice(3, 6), slice(6, 8)])
-    assert len(by_us) == 6
-    for name, value in by_us.items():
+    model.optimizer.learning_rate = 0.0
+    history, _ = fit(model, CLASSES, batch_size=3, epochs=2)
+    expected_values = compute_diagnostics(
+        [slice(0, 3), slice(3, 6), slice(6, 8)]
+    )
+    assert len(expected_values) == 6
+    for name, value in expected_values.items():
         assert_close(history[name], [value, value])
 
 
 def test_diagnostics_of_several_labels():
-    made = keras_3.diagnostics(multi_label=True)
-    history, _ = fit(model(keras_3.SupConLoss(positives="any"), made), SEVERAL)
+    metrics = keras_3.diagnostics(multi_label=True)
+    history, _ = fit(
+        make_model(keras_3.SupConLoss(positives="any"), metrics), SEVERAL
+    )
     for metric in losses.diagnostics(multi_label=True):
         value = float(metric(SEVERAL, ROWS @ KERNEL))
         assert_close(history[metric.name], [value])
 
 
 def test_diagnostics_of_soft_labels():
-    made = keras_3.diagnostics(soft_labels=True)
-    assert [x.name for x in made] == ["uniformity", "mean_cosine"]
+    metrics = keras_3.diagnostics(soft_labels=True)
+    assert [metric.name for metric in metrics] == ["uniformity", "mean_cosine"]
     soft = keras_3.SupConLoss(positives="soft")
-    history, _ = fit(model(soft, made), SEVERAL / 2)
+    history, _ = fit(make_model(soft, metrics), SEVERAL / 2)
     for metric in losses.diagnostics(soft_labels=True):
         value = float(metric(SEVERAL / 2, ROWS @ KERNEL))
         assert_close(history[metric.name], [value])
 
 
 def test_a_diagnostic_has_no_weights_of_samples():
-    made = model(keras_3.SupConLoss())
+    model = make_model(keras_3.SupConLoss())
     weighted = [keras_3.Alignment()]
-    made.compile("sgd", keras_3.SupConLoss(), weighted_metrics=weighted)
+    model.compile("sgd", keras_3.SupConLoss(), weighted_metrics=weighted)
     with pytest.raises(ValueError, match="`sample_weight` must be None"):
-        fit(made, CLASSES, sample_weight=WEIGHTS)
+        fit(model, CLASSES, sample_weight=WEIGHTS)
 
 
 @pytest.mark.parametrize(
@@ -265,62 +283,69 @@ def test_a_diagnostic_has_no_weights_of_samples():
 )
 def test_replicas_have_the_loss_of_one(name, options, mirrored_strategy):
     """Every anchor meets the views of both."""
-    labels = labels_of(name, options)
+    labels = make_labels(name, options)
     with mirrored_strategy.scope():
-        loss, own = both(name, options)
-        made = model(loss)
-    history, gradient = fit(made, labels, sample_weight=WEIGHTS)
-    value, by_us = expected(own, labels, WEIGHTS)
-    assert_close(history["loss"], [value])
-    assert_close(gradient, by_us)
+        loss, keras_2_loss = make_losses(name, options)
+        model = make_model(loss)
+    history, gradient = fit(model, labels, sample_weight=WEIGHTS)
+    expected_loss, expected_gradient = compute_expected(
+        keras_2_loss, labels, WEIGHTS
+    )
+    assert_close(history["loss"], [expected_loss])
+    assert_close(gradient, expected_gradient)
 
 
 def test_diagnostics_of_replicas(mirrored_strategy):
     """All but the positives are of a replica, as ours are."""
     with mirrored_strategy.scope():
-        made = model(keras_3.SupConLoss(), keras_3.diagnostics())
-        made.optimizer.learning_rate = 0.0
-    history, _ = fit(made, CLASSES, epochs=2)
-    by_us = diagnostics_of_ours([slice(0, 4), slice(4, 8)])
-    of_all = diagnostics_of_ours([slice(0, 8)])
+        model = make_model(keras_3.SupConLoss(), keras_3.diagnostics())
+        model.optimizer.learning_rate = 0.0
+    history, _ = fit(model, CLASSES, epochs=2)
+    expected_values = compute_diagnostics([slice(0, 4), slice(4, 8)])
+    single_device_values = compute_diagnostics([slice(0, 8)])
     for name in ("positives_per_anchor", "share_without_positives"):
-        by_us[name] = of_all[name]
-    assert by_us["alignment"] != of_all["alignment"]
-    for name, value in by_us.items():
+        expected_values[name] = single_device_values[name]
+    assert expected_values["alignment"] != single_device_values["alignment"]
+    for name, value in expected_values.items():
         assert_close(history[name], [value, value])
 
 
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", "mixed_float16"])
 def test_the_loss_is_float32_in_mixed_precision(precision):
-    before = keras.config.dtype_policy()
+    default_policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy(precision)
     try:
-        made = model(keras_3.SupConLoss(), keras_3.diagnostics())
-        z = made(ROWS)
-        history, gradient = fit(made, IDS)
+        model = make_model(keras_3.SupConLoss(), keras_3.diagnostics())
+        projections = model(ROWS)
+        history, gradient = fit(model, IDS)
     finally:
-        keras.config.set_dtype_policy(before)
-    assert z.dtype == precision.removeprefix("mixed_")
-    assert_close(history["loss"], [losses.SupConLoss()(IDS, z)])
-    alignment = float(losses.Alignment()(IDS, z))
+        keras.config.set_dtype_policy(default_policy)
+    assert projections.dtype == precision.removeprefix("mixed_")
+    assert_close(history["loss"], [losses.SupConLoss()(IDS, projections)])
+    alignment = float(losses.Alignment()(IDS, projections))
     assert_close(history["alignment"], [alignment])
-    _, by_us = expected(losses.SupConLoss(), IDS)
-    assert np.abs(gradient - by_us).max() < 0.02 * np.abs(by_us).max()
+    _, expected_gradient = compute_expected(losses.SupConLoss(), IDS)
+    assert (
+        np.abs(gradient - expected_gradient).max()
+        < 0.02 * np.abs(expected_gradient).max()
+    )
 
 
 @pytest.mark.parametrize(("name", "options"), CASES)
 def test_a_loaded_model_has_its_loss(name, options, tmp_path):
-    loss, own = both(name, {**options, "name": "mine", "reduction": "sum"})
-    labels = labels_of(name, options)
-    saved = model(loss)
+    loss, keras_2_loss = make_losses(
+        name, {**options, "name": "mine", "reduction": "sum"}
+    )
+    labels = make_labels(name, options)
+    saved = make_model(loss)
     fit(saved, labels)
     saved.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert type(loaded.loss) is getattr(keras_3, name)
     assert loaded.loss.get_config() == loss.get_config()
     assert loaded.loss.name == "mine" and loaded.loss.reduction == "sum"
-    for made in (saved, loaded):  # the state of the optimizer too
-        fit(made, labels)
+    for model in (saved, loaded):  # the state of the optimizer too
+        fit(model, labels)
     assert_close(loaded.get_weights()[0], saved.get_weights()[0])
 
 
@@ -328,78 +353,80 @@ def test_a_loaded_model_has_its_loss(name, options, tmp_path):
 def test_a_loaded_model_has_its_metric(name, tmp_path):
     options = {"anchors": 3} if "anchors" in dir(getattr(keras_3, name)) else {}
     metric = getattr(keras_3, name)(name="mine", **options)
-    saved = model(keras_3.SupConLoss(), [metric])
+    saved = make_model(keras_3.SupConLoss(), [metric])
     fit(saved, CLASSES)
     saved.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     values = [
-        made.evaluate(ROWS, CLASSES, batch_size=8, verbose=0, return_dict=True)
-        for made in (saved, loaded)
+        model.evaluate(ROWS, CLASSES, batch_size=8, verbose=0, return_dict=True)
+        for model in (saved, loaded)
     ]
     assert values[0] == values[1] and values[0].keys() == {"loss", "mine"}
-    (made,) = loaded.metrics[-1].metrics
-    assert made.get_config() == metric.get_config()
+    (loaded_metric,) = loaded.metrics[-1].metrics
+    assert loaded_metric.get_config() == metric.get_config()
 
 
 def test_a_fresh_process_loads_it(tmp_path):
     """It knows the classes once they are imported."""
-    made = model(keras_3.SupConLoss(0.3), [keras_3.Uniformity()])
-    fit(made, IDS)
-    made.save(tmp_path / "model.keras")
-    done = forks.run(
+    model = make_model(keras_3.SupConLoss(0.3), [keras_3.Uniformity()])
+    fit(model, IDS)
+    model.save(tmp_path / "model.keras")
+    process = forks.run(
         "import keras\nfrom supcon_tf import keras_3\n"
         'model = keras.models.load_model("model.keras")\n'
         "assert model.loss.temperature == 0.3\n"
         "assert type(model.loss) is keras_3.SupConLoss\n",
         cwd=tmp_path,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert process.returncode == 0, process.stderr[-2000:]
 
 
 def test_in_a_model_of_keras_2_they_are_refused():
-    made = keras_2.Sequential([keras_2.layers.Dense(4)])
-    made = models.SupConModel(made, models.ProjectionHead(4, ()))
-    for name, given in (
+    model = keras_2.Sequential([keras_2.layers.Dense(4)])
+    model = models.SupConModel(model, models.ProjectionHead(4, ()))
+    for name, arguments in (
         ("SupConLoss", {"loss": keras_3.SupConLoss()}),
         ("Alignment", {"metrics": keras_3.diagnostics()[1:]}),
     ):
         rule = f"got {name} of Keras 3: take supcon_tf.losses.{name}"
         with pytest.raises(exceptions.WrongKeras, match=rule):
-            made.compile("sgd", **given)
+            model.compile("sgd", **arguments)
 
 
 @pytest.mark.parametrize("name", ["BalancedSupConLoss", "PaCoLoss"])
 def test_centres_are_weights_of_the_model(name, tmp_path):
-    loss, _ = both(name, {})
-    saved = model(loss)
+    loss, _ = make_losses(name, {})
+    saved = make_model(loss)
     fit(saved, CLASSES)
     assert np.abs(loss.centres.get_weights()[0] - CENTRES).max() > 1e-3
     saved.save(tmp_path / "model.keras")
-    one, other = (
+    first, second = (
         keras.models.load_model(tmp_path / "model.keras") for _ in range(2)
     )
-    for made in (one, other):
-        assert made.loss.centres is made.layers[-1]
-        assert_close(made.get_weights()[1], loss.centres.get_weights()[0])
-    assert one.loss.centres is not other.loss.centres
+    for model in (first, second):
+        assert model.loss.centres is model.layers[-1]
+        assert_close(model.get_weights()[1], loss.centres.get_weights()[0])
+    assert first.loss.centres is not second.loss.centres
 
 
 def test_weights_alone_have_the_centres(tmp_path):
-    loss, other = (both("PaCoLoss", {})[0] for _ in range(2))
-    saved = model(loss)
+    loss, restored_loss = (make_losses("PaCoLoss", {})[0] for _ in range(2))
+    saved = make_model(loss)
     fit(saved, CLASSES)
     saved.save_weights(tmp_path / "model.weights.h5")
     inputs = keras.Input(ROWS.shape[1:])
-    made = keras.Sequential([inputs, *model(other).layers])
-    made.load_weights(tmp_path / "model.weights.h5")
-    assert_close(other.centres.get_weights()[0], loss.centres.get_weights()[0])
+    model = keras.Sequential([inputs, *make_model(restored_loss).layers])
+    model.load_weights(tmp_path / "model.weights.h5")
+    assert_close(
+        restored_loss.centres.get_weights()[0], loss.centres.get_weights()[0]
+    )
 
 
 def test_a_config_alone_has_centres_of_its_own():
-    loss, _ = both("PaCoLoss", {})
-    again = keras_3.PaCoLoss.from_config(loss.get_config())
-    assert again.centres is not loss.centres
-    assert again.centres.num_classes == loss.centres.num_classes
+    loss, _ = make_losses("PaCoLoss", {})
+    rebuilt = keras_3.PaCoLoss.from_config(loss.get_config())
+    assert rebuilt.centres is not loss.centres
+    assert rebuilt.centres.num_classes == loss.centres.num_classes
 
 
 def test_centres_of_keras_2_would_not_train():
@@ -411,11 +438,13 @@ def test_centres_of_keras_2_would_not_train():
 def test_a_loss_has_its_queue(tmp_path):
     queue = losses.ProjectionQueue(4, 4)
     queue.enqueue(np.eye(4), [0, 1, 2, 3])
-    made = model(keras_3.SupConLoss(queue=queue))
-    history, gradient = fit(made, CLASSES)
-    value, by_us = expected(losses.SupConLoss(queue=queue), CLASSES)
-    assert_close(history["loss"], [value])
-    assert_close(gradient, by_us)
-    made.save(tmp_path / "model.keras")
+    model = make_model(keras_3.SupConLoss(queue=queue))
+    history, gradient = fit(model, CLASSES)
+    expected_loss, expected_gradient = compute_expected(
+        losses.SupConLoss(queue=queue), CLASSES
+    )
+    assert_close(history["loss"], [expected_loss])
+    assert_close(gradient, expected_gradient)
+    model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras").loss.queue
     assert (loaded.size, loaded.dim, int(loaded.filled)) == (4, 4, 0)

@@ -19,12 +19,12 @@ VIEWS = VIEWS.astype(np.uint8)
 LABELS = np.array([0, 0, 1, 1, 2, 2])
 
 
-def network(*further):
-    layers = keras.layers.Conv2D(4, 3), keras.layers.Flatten(), *further
+def make_network(*last_layers):
+    layers = keras.layers.Conv2D(4, 3), keras.layers.Flatten(), *last_layers
     return keras.Sequential([keras.layers.Rescaling(1 / 255), *layers])
 
 
-def compiled(model):
+def compile_model(model):
     metrics = [keras_3.PositivesPerAnchor()]
     model.compile("sgd", keras_3.SupConLoss(), metrics=metrics)
     return model
@@ -33,7 +33,7 @@ def compiled(model):
 STEPS = 4  # of an epoch
 
 
-def endless():
+def make_endless_views():
     """Views without end; every epoch has other positives."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, [96, SIDE, SIDE, 3]).astype(np.uint8)
@@ -43,27 +43,29 @@ def endless():
     )
 
 
-def positives(model, views, **options):
-    """What tells epochs apart, of each."""
+def count_positives(model, views, **options):
+    """Returns the positives per anchor of each epoch, which differ."""
     history = model.fit(views, verbose=0, **options).history
     return history["positives_per_anchor"]
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_views_are_those_of_the_network(dtype):
-    model = keras_3.Views(network(keras.layers.Dense(5)))
-    made = model(VIEWS.astype(dtype))
-    assert made.shape == (6, 2, 5)
+    model = keras_3.Views(make_network(keras.layers.Dense(5)))
+    projections = model(VIEWS.astype(dtype))
+    assert projections.shape == (6, 2, 5)
     for view in range(2):
-        alone = model.network(VIEWS[:, view].astype(np.float32))
-        np.testing.assert_allclose(made[:, view], alone, atol=1e-6)
+        view_projections = model.network(VIEWS[:, view].astype(np.float32))
+        np.testing.assert_allclose(
+            projections[:, view], view_projections, atol=1e-6
+        )
 
 
 @pytest.mark.parametrize("shape", [(6, SIDE, SIDE, 3), (6, SIDE, SIDE)])
 def test_images_without_views_are_refused(shape):
     """Their rows would be taken for views."""
     dense = keras.layers.Flatten(), keras.layers.Dense(4)
-    model = compiled(keras_3.Views(keras.Sequential(dense)))
+    model = compile_model(keras_3.Views(keras.Sequential(dense)))
     with pytest.raises(ValueError, match="`views` must be .*got shape .6, 8, "):
         model(np.zeros(shape, np.uint8))
     with pytest.raises(
@@ -82,59 +84,73 @@ def test_batch_normalisation_sees_all_views():
     norm = keras.layers.BatchNormalization(momentum=0.0)
     model = keras_3.Views(norm)
     views = VIEWS.astype(np.float32)
-    made = model(views, training=True)
+    outputs = model(views, training=True)
     np.testing.assert_allclose(
         norm.moving_mean, views.mean(axis=(0, 1, 2, 3)), rtol=1e-5
     )
-    assert np.abs(np.mean(made, axis=(0, 1, 2, 3))).max() < 1e-5
-    still = model(views, training=False)
-    np.testing.assert_allclose(made, still, atol=1e-3)
+    assert np.abs(np.mean(outputs, axis=(0, 1, 2, 3))).max() < 1e-5
+    inference_outputs = model(views, training=False)
+    np.testing.assert_allclose(outputs, inference_outputs, atol=1e-3)
 
 
 def test_dropout_is_off_without_training():
-    model = keras_3.Views(network(keras.layers.Dropout(0.5)))
+    model = keras_3.Views(make_network(keras.layers.Dropout(0.5)))
     np.testing.assert_array_equal(model(VIEWS), model(VIEWS))
     assert (model(VIEWS, training=True) != model(VIEWS)).numpy().any()
 
 
 def test_it_learns():
     keras.utils.set_random_seed(0)
-    model = keras_3.Views(network(keras.layers.Dense(8)))
+    model = keras_3.Views(make_network(keras.layers.Dense(8)))
     model.compile(keras.optimizers.Adam(0.01), keras_3.SupConLoss())
-    before = losses.SupConLoss()(LABELS, model(VIEWS))
+    initial_loss = losses.SupConLoss()(LABELS, model(VIEWS))
     history = model.fit(VIEWS, LABELS, epochs=10, verbose=0).history
-    np.testing.assert_allclose(history["loss"][0], before, rtol=1e-6)
-    assert losses.SupConLoss()(LABELS, model(VIEWS)) < 0.8 * before
+    np.testing.assert_allclose(history["loss"][0], initial_loss, rtol=1e-6)
+    assert losses.SupConLoss()(LABELS, model(VIEWS)) < 0.8 * initial_loss
 
 
 def test_endless_views_tell_their_epochs():
     """Two epochs at once, or one after the other, or the second alone."""
-    made = {"at once": endless(), "in turn": endless(), "late": endless()}
-    models = {name: compiled(keras_3.Views(network())) for name in made}
-    at_once = positives(models["at once"], made["at once"], epochs=2)
+    datasets = {
+        "at once": make_endless_views(),
+        "in turn": make_endless_views(),
+        "late": make_endless_views(),
+    }
+    models = {
+        name: compile_model(keras_3.Views(make_network())) for name in datasets
+    }
+    both_epochs = count_positives(
+        models["at once"], datasets["at once"], epochs=2
+    )
     assert int(models["at once"].optimizer.iterations) == 2 * STEPS
     first, second = (
-        positives(models["in turn"], made["in turn"]) for _ in range(2)
+        count_positives(models["in turn"], datasets["in turn"])
+        for _ in range(2)
     )
-    assert at_once == first + second and first != second
-    late = positives(models["late"], made["late"], initial_epoch=1, epochs=2)
+    assert both_epochs == first + second and first != second
+    late = count_positives(
+        models["late"], datasets["late"], initial_epoch=1, epochs=2
+    )
     assert late == second
 
 
 def test_endless_views_validate():
-    model, views = compiled(keras_3.Views(network())), endless()
+    model = compile_model(keras_3.Views(make_network()))
+    views = make_endless_views()
     history = model.fit(views, validation_data=views, verbose=0).history
     evaluated = model.evaluate(views, verbose=0, return_dict=True)
-    of_epoch = evaluated["positives_per_anchor"]
-    assert history["val_positives_per_anchor"] == [of_epoch]
+    epoch_value = evaluated["positives_per_anchor"]
+    assert history["val_positives_per_anchor"] == [epoch_value]
     assert model.predict(views, verbose=0).shape[:2] == (24 * STEPS, 2)
-    short = model.predict(views, steps=1, verbose=0)
-    assert short.shape[:2] == (24, 2)
+    step_projections = model.predict(views, steps=1, verbose=0)
+    assert step_projections.shape[:2] == (24, 2)
 
 
 def test_it_is_saved_and_loaded(tmp_path):
     norm = keras.layers.BatchNormalization()
-    model = compiled(keras_3.Views(network(norm, keras.layers.Dense(5))))
+    model = compile_model(
+        keras_3.Views(make_network(norm, keras.layers.Dense(5)))
+    )
     model.fit(VIEWS, LABELS, verbose=0)
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
@@ -142,44 +158,48 @@ def test_it_is_saved_and_loaded(tmp_path):
     np.testing.assert_array_equal(loaded(VIEWS), model(VIEWS))
     images = VIEWS[:, 0].astype(np.float32)
     np.testing.assert_array_equal(loaded.network(images), model.network(images))
-    for made in (model, loaded):
-        made.fit(VIEWS, LABELS, verbose=0)
+    for fitted in (model, loaded):
+        fitted.fit(VIEWS, LABELS, verbose=0)
     np.testing.assert_allclose(loaded(VIEWS), model(VIEWS), atol=1e-6)
 
 
 def test_it_is_a_layer_of_any_model(tmp_path):
     inputs = keras.Input([2, SIDE, SIDE, 3])
-    made = keras_3.Views(network(keras.layers.Dense(5)))(inputs)
-    assert made.shape == (None, 2, 5)
-    model = compiled(keras.Model(inputs, made))
+    outputs = keras_3.Views(make_network(keras.layers.Dense(5)))(inputs)
+    assert outputs.shape == (None, 2, 5)
+    model = compile_model(keras.Model(inputs, outputs))
     model.fit(VIEWS, LABELS, verbose=0)
-    model.fit(endless(), steps_per_epoch=1, verbose=0)
+    model.fit(make_endless_views(), steps_per_epoch=1, verbose=0)
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(loaded(VIEWS), model(VIEWS))
 
 
 def test_pixels_stay_what_they_are_in_half_precision():
-    before = keras.config.dtype_policy()
+    default_policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
         model = keras_3.Views(keras.layers.Flatten())
     finally:
-        keras.config.set_dtype_policy(before)
-    made = model(VIEWS)
-    assert made.dtype == tf.bfloat16
+        keras.config.set_dtype_policy(default_policy)
+    pixels = model(VIEWS)
+    assert pixels.dtype == tf.bfloat16
     np.testing.assert_array_equal(
-        tf.cast(made, tf.float32), VIEWS.reshape(6, 2, -1)
+        tf.cast(pixels, tf.float32), VIEWS.reshape(6, 2, -1)
     )
 
 
 def test_replicas_train_as_one(mirrored_strategy):
-    trained = []
+    weights = []
     for strategy in (tf.distribute.get_strategy(), mirrored_strategy):
         with strategy.scope():
             keras.utils.set_random_seed(0)
-            model = compiled(keras_3.Views(network(keras.layers.Dense(5))))
-        history = model.fit(endless(), steps_per_epoch=3, verbose=0).history
-        trained.append((history["loss"][0], *model.get_weights()))
-    for one, both in zip(*trained, strict=True):
-        np.testing.assert_allclose(both, one, atol=1e-6)
+            model = compile_model(
+                keras_3.Views(make_network(keras.layers.Dense(5)))
+            )
+        history = model.fit(
+            make_endless_views(), steps_per_epoch=3, verbose=0
+        ).history
+        weights.append((history["loss"][0], *model.get_weights()))
+    for single_device, replicas in zip(*weights, strict=True):
+        np.testing.assert_allclose(replicas, single_device, atol=1e-6)
