@@ -47,11 +47,11 @@ def names_in(directory):
 @pytest.fixture(scope="module")
 def expected(run):
     """Test images, probabilities of the Keras model, and labels."""
-    opened = runs.Run.open(run.path)
+    opened_run = runs.Run.open(run.path)
     ((images, labels),) = data.make_examples(
-        opened.source("test"), 99, image_size=16
+        opened_run.source("test"), 99, image_size=16
     )
-    logits = opened.classifier("linear")(opened.encoder(images))
+    logits = opened_run.classifier("linear")(opened_run.encoder(images))
     return images.numpy(), tf.nn.softmax(logits).numpy(), labels.numpy()
 
 
@@ -65,9 +65,9 @@ def test_the_float_model_is_that_of_the_run(run, results, expected):
     assert {"TensorFlow", "tf2onnx", "onnxruntime"} < set(results["versions"])
     # As an app runs it: a file, its signature, one image.
     file = run.path / "converted" / "model_int8.tflite"
-    ask = tf.lite.Interpreter(str(file)).get_signature_runner()
-    answer = ask(images=images[:1])["probabilities"]
-    np.testing.assert_allclose(answer, probabilities[:1], rtol=0, atol=0.1)
+    runner = tf.lite.Interpreter(str(file)).get_signature_runner()
+    output = runner(images=images[:1])["probabilities"]
+    np.testing.assert_allclose(output, probabilities[:1], rtol=0, atol=0.1)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,10 @@ def test_the_directory_holds_what_the_record_says(run, results):
     assert recorded == json.loads(json.dumps(results))
     files = {model["file"] for model in results["models"].values()}
     precisions = ("float32", "float16", "int8")
-    assert files == {"model.onnx", *(f"model_{x}.tflite" for x in precisions)}
+    assert files == {
+        "model.onnx",
+        *(f"model_{precision}.tflite" for precision in precisions),
+    }
     assert names_in(directory) == files | {"class_names.txt", "conversion.json"}
     for name, model in results["models"].items():
         content = (directory / model["file"]).read_bytes()
@@ -129,22 +132,22 @@ def test_it_is_replaced_only_if_asked(finished_run, tmp_path, monkeypatch):
         conversion.convert(config.ConvertSettings(str(path), **options))
         return names_in(path / "converted")
 
-    before = convert("float32")
-    assert before == {"model_float32.tflite", "conversion.json"}
+    first_names = convert("float32")
+    assert first_names == {"model_float32.tflite", "conversion.json"}
     with pytest.raises(ValueError, match="must not exist; replace.*overwrite"):
         convert("float16")
     with monkeypatch.context() as broken, pytest.raises(TypeError):
         broken.setattr(files, "write_json", None)  # the models are written
         convert("float16", overwrite=True)
-    assert names_in(path / "converted") == before
+    assert names_in(path / "converted") == first_names
     assert calibrated == [None, None]
     assert "model_int8.tflite" in convert("int8", overwrite=True)
     assert not [name for name in names_in(path) if name.startswith(".")]
     # The images that int8 sees are those of evaluation.
     train = runs.Run.open(path).source("train")
     ((images, labels),) = data.make_examples(train, 99, image_size=16)
-    drawn = subsets.draw_evenly(labels, 20, seed=3)
-    np.testing.assert_array_equal(calibrated[2], images.numpy()[drawn])
+    positions = subsets.draw_evenly(labels, 20, seed=3)
+    np.testing.assert_array_equal(calibrated[2], images.numpy()[positions])
 
 
 def test_an_encoder_alone_represents(finished_run, tmp_path):

@@ -83,22 +83,22 @@ def test_a_file_gives_what_the_model_gives(
     kind = "onnx" if name == "onnx" else "tflite"
     run = getattr(formats, f"{kind}_function")(converted[name])
     for images in (IMAGES[:1], IMAGES, IMAGES[:5], IMAGES[:1]):
-        got = run(images)
-        assert got.dtype == np.float32
+        outputs = run(images)
+        assert outputs.dtype == np.float32
         np.testing.assert_allclose(
-            got, expected[: len(images)], rtol=0, atol=tolerance
+            outputs, expected[: len(images)], rtol=0, atol=tolerance
         )
-    np.testing.assert_allclose(got.sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(outputs.sum(axis=1), 1, rtol=1e-5)
 
 
 @pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
 def test_a_file_is_what_an_app_expects(converted, precision):
     interpreter = tf.lite.Interpreter(model_content=converted[precision])
     (images,) = interpreter.get_input_details()
-    (answer,) = interpreter.get_output_details()
+    (output,) = interpreter.get_output_details()
     assert list(images["shape_signature"]) == [-1, SIDE, SIDE, 3]
     assert images["dtype"] == (np.uint8 if precision == "int8" else np.float32)
-    assert answer["dtype"] == np.float32
+    assert output["dtype"] == np.float32
     assert interpreter.get_signature_list() == {
         "serving_default": {"inputs": ["images"], "outputs": ["probabilities"]}
     }
@@ -120,50 +120,54 @@ def test_smaller_precisions_make_smaller_files(converted):
 def test_calibration_images_matter(model, converted, expected):
     """What one black image tells of the ranges is wrong."""
     black = formats.to_tflite(model, "int8", np.zeros_like(CALIBRATION[:1]))
-    right, wrong = (
+    calibrated_error, black_error = (
         np.abs(formats.tflite_function(content)(IMAGES) - expected).mean()
         for content in (converted["int8"], black)
     )
-    assert right < 0.2 * wrong
+    assert calibrated_error < 0.2 * black_error
 
 
 def test_representations_have_unit_length_whatever_the_encoder_does():
     encoder = models.Encoder("vgg8", width=0.05, normalize=False)
     encoder.build((None, SIDE, SIDE, 3))
-    bare = formats.ImageModel(encoder, SIDE)
+    image_model = formats.ImageModel(encoder, SIDE)
     expected = encoder(IMAGES).numpy()
     expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-    answer = bare.function()(IMAGES)["representation"]
-    np.testing.assert_allclose(answer, expected, rtol=0, atol=1e-5)
-    got = formats.tflite_function(formats.to_tflite(bare))(IMAGES)
-    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-5)
+    representations = image_model.function()(IMAGES)["representation"]
+    np.testing.assert_allclose(representations, expected, rtol=0, atol=1e-5)
+    run = formats.tflite_function(formats.to_tflite(image_model))
+    file_outputs = run(IMAGES)
+    np.testing.assert_allclose(file_outputs, expected, rtol=0, atol=1e-5)
 
 
 def test_wrong_arguments_are_named(model):
     with pytest.raises(ValueError, match="`precision` must be one of.*'int4'"):
         formats.to_tflite(model, "int4")
-    for images, got in (
+    for images, description in (
         (None, r"\[0\] float64"),
         (CALIBRATION[:0], r"\[0, 16, 16, 3\] uint8"),
         (CALIBRATION[:, :8], r"\[16, 8, 16, 3\] uint8"),
         (CALIBRATION / 255, r"\[16, 16, 16, 3\] float64"),
     ):
-        message = f"`calibration_images` must be .*, got {got}"
+        message = f"`calibration_images` must be .*, got {description}"
         with pytest.raises(ValueError, match=message):
             formats.to_tflite(model, "int8", images)
 
 
 def test_an_onnx_file_is_valid_and_takes_any_number_of_images(converted):
-    loaded = onnx.load_model_from_string(converted["onnx"])
-    onnx.checker.check_model(loaded, full_check=True)
-    assert {o.domain: o.version for o in loaded.opset_import}[""] == 17
-    assert not [node for node in loaded.graph.node if node.domain]
-    (images,), (answer,) = loaded.graph.input, loaded.graph.output
-    assert (images.name, answer.name) == ("images", "probabilities")
-    for value, shape in ((images, ["N", 16, 16, 3]), (answer, ["N", 5])):
+    onnx_model = onnx.load_model_from_string(converted["onnx"])
+    onnx.checker.check_model(onnx_model, full_check=True)
+    versions = {
+        opset.domain: opset.version for opset in onnx_model.opset_import
+    }
+    assert versions[""] == 17
+    assert not [node for node in onnx_model.graph.node if node.domain]
+    (images,), (output,) = onnx_model.graph.input, onnx_model.graph.output
+    assert (images.name, output.name) == ("images", "probabilities")
+    for value, shape in ((images, ["N", 16, 16, 3]), (output, ["N", 5])):
         tensor = value.type.tensor_type
         assert tensor.elem_type == onnx.TensorProto.FLOAT
-        dims = [d.dim_param or d.dim_value for d in tensor.shape.dim]
+        dims = [dim.dim_param or dim.dim_value for dim in tensor.shape.dim]
         assert dims == shape
 
 
@@ -174,8 +178,8 @@ class Positions(keras.layers.Layer):
         super().__init__()
         self.positions = tf.reshape(tf.range(20), [1, 20])
 
-    def call(self, x):
-        return x + tf.cast(self.positions, x.dtype)
+    def call(self, features):
+        return features + tf.cast(self.positions, features.dtype)
 
 
 def test_onnx_has_gelu_and_constants_of_a_network():
@@ -191,16 +195,16 @@ def test_onnx_has_gelu_and_constants_of_a_network():
     encoder = models.BackboneEncoder(network, normalize=False)
     content = formats.to_onnx(formats.ImageModel(encoder, SIDE))
     images = noisy_images(3, 0)
-    got = formats.onnx_function(content)(images)
+    outputs = formats.onnx_function(content)(images)
     expected = tf.math.l2_normalize(encoder(images), axis=1)
-    np.testing.assert_allclose(got, expected, atol=1e-5)
+    np.testing.assert_allclose(outputs, expected, atol=1e-5)
     assert len(onnx.load_model_from_string(content).graph.input) == 1
 
 
-@pytest.mark.parametrize("missing", ["tf2onnx", "onnxruntime"])
-def test_a_missing_package_is_named(model, monkeypatch, missing):
-    monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(ImportError, match=f"supcon_tf.onnx.*{missing}"):
+@pytest.mark.parametrize("package", ["tf2onnx", "onnxruntime"])
+def test_a_missing_package_is_named(model, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=f"supcon_tf.onnx.*{package}"):
         formats.to_onnx(model)
 
 
@@ -215,16 +219,16 @@ def test_nothing_is_printed_meanwhile(capfd):
 
 
 def test_threads_bring_the_outputs_back(capfd):
-    inside = threading.Event()
+    is_silenced = threading.Event()
 
-    def first():
+    def hold_silence():
         with formats.silenced():
-            inside.set()
+            is_silenced.set()
             threading.Event().wait(0.05)
 
-    thread = threading.Thread(target=first)
+    thread = threading.Thread(target=hold_silence)
     thread.start()
-    inside.wait()
+    is_silenced.wait()
     with formats.silenced(), formats.silenced():
         os.write(1, b"of C++\n")
     thread.join()

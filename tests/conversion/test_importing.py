@@ -51,10 +51,10 @@ def as_torch(model, shortcut="shortcut", prefix="module.encoder."):
     """The state dict of SupContrast; of torchvision with other arguments."""
     state = {}
     for group, index, part, layer in ordered_layers(model):
-        at = f"{prefix}layer{group + 1}.{index}." if group >= 0 else prefix
-        names = f"{at}conv{part + 1}", f"{at}bn{part + 1}"
+        scope = f"{prefix}layer{group + 1}.{index}." if group >= 0 else prefix
+        names = f"{scope}conv{part + 1}", f"{scope}bn{part + 1}"
         if part < 0:
-            names = f"{at}{shortcut}.0", f"{at}{shortcut}.1"
+            names = f"{scope}{shortcut}.0", f"{scope}{shortcut}.1"
         kernel = layer.conv.kernel.numpy()
         state[f"{names[0]}.weight"] = kernel.transpose(3, 2, 0, 1)
         ends = ("weight", "bias", "running_mean", "running_var")
@@ -86,16 +86,16 @@ def as_google(model):
     for group, index, part, layer in ordered_layers(model):
         has_shortcut = part < 0 or (has_shortcut and part >= 0 and index == 0)
         number = part + has_shortcut if group >= 0 else 0
-        at = f"{top}/Encoder/"
+        scope = f"{top}/Encoder/"
         if group >= 0:
             block = numbered("BottleneckBlock", index)
-            at += f"BlockGroup{group}/{block}/"
+            scope += f"BlockGroup{group}/{block}/"
         conv = numbered("Conv2DFixedPadding", number)
-        arrays[f"{at}{conv}/conv2d/kernel"] = layer.conv.kernel
+        arrays[f"{scope}{conv}/conv2d/kernel"] = layer.conv.kernel
         norm = numbered("batch_normalization", number)
         for kind, value in zip(KINDS, layer.bn.weights, strict=True):
-            arrays[f"{at}{norm}/{kind}"] = value
-            arrays[f"{at}{norm}/{kind}/Momentum"] = value
+            arrays[f"{scope}{norm}/{kind}"] = value
+            arrays[f"{scope}{norm}/{kind}/Momentum"] = value
     head, last = model.projection_head, model.classifier
     arrays[f"{top}/ProjectionHead/dense/kernel"] = head.hidden[0].kernel
     arrays[f"{top}/ProjectionHead/dense/bias"] = head.hidden[0].bias
@@ -110,18 +110,18 @@ def as_simclr(model):
     """The names of the variables of SimCLR's tf2 model."""
     arrays = {}
     for number, (group, index, _, layer) in enumerate(ordered_layers(model)):
-        at = "resnet/"
+        scope = "resnet/"
         if group >= 0:
             block = sum(BLOCKS["resnet50"][:group]) + index
             block = numbered("bottleneck_block", block)
-            at += f"block_group{group + 1}/{block}/"
+            scope += f"block_group{group + 1}/{block}/"
         conv = numbered("conv2d_fixed_padding", number)
         conv += "/" + numbered("conv2d", number)
-        arrays[f"{at}{conv}/kernel"] = layer.conv.kernel
+        arrays[f"{scope}{conv}/kernel"] = layer.conv.kernel
         norm = numbered("batch_norm_relu", number)
         norm += "/" + numbered("sync_batch_normalization", number)
         for kind, value in zip(KINDS, layer.bn.weights, strict=True):
-            arrays[f"{at}{norm}/{kind}"] = value
+            arrays[f"{scope}{norm}/{kind}"] = value
     arrays["projection_head/nl_0/dense/kernel"] = np.ones([4, 4])
     last = "head_supervised/linear_layer/dense_3/"
     arrays[f"{last}kernel"] = model.classifier.kernel
@@ -136,24 +136,26 @@ def write_named(arrays, path):
         prefix=str(path),
         tensor_names=names,
         shape_and_slices=[""] * len(names),
-        tensors=[tf.constant(x) for x in tensors],
+        tensors=[tf.constant(array) for array in tensors],
     )
     return str(path)
 
 
 def write_objects(arrays, path):
     """A checkpoint of TensorFlow 2, whose graph of objects has the names."""
-    variables = [tf.Variable(x, name=name) for name, x in arrays.items()]
+    variables = [
+        tf.Variable(array, name=name) for name, array in arrays.items()
+    ]
     return tf.train.Checkpoint(
         model=tf.train.Checkpoint(all=variables), global_step=tf.Variable(3)
     ).write(str(path))
 
 
-def imported(run_dir, form, path, **options):
+def import_run(run_dir, file_format, path, **options):
     conversion.import_weights(
         config.ImportSettings(
             str(run_dir),
-            format=form,
+            format=file_format,
             checkpoint=path,
             dataset="digits",
             image_size=SIDE,
@@ -163,64 +165,71 @@ def imported(run_dir, form, path, **options):
     return runs.Run.open(run_dir)
 
 
-def assert_equal(layers, others):
-    for one, other in zip(layers, others, strict=True):
-        for a, b in zip(one.weights, other.weights, strict=True):
-            np.testing.assert_array_equal(a, b)
+def assert_equal(layers, expected_layers):
+    for layer, expected_layer in zip(layers, expected_layers, strict=True):
+        for weight, expected_weight in zip(
+            layer.weights, expected_layer.weights, strict=True
+        ):
+            np.testing.assert_array_equal(weight, expected_weight)
 
 
 @pytest.mark.parametrize(
-    ("form", "named", "write", "stem"),
+    ("file_format", "named", "write", "stem"),
     [
         ("google_supcon", as_google, write_named, "cifar"),
         ("simclr_tf2", as_simclr, write_objects, "imagenet"),
     ],
 )
 def test_a_checkpoint_of_tensorflow_becomes_a_run(
-    form, named, write, stem, tmp_path
+    file_format, named, write, stem, tmp_path
 ):
     model = make("resnet50", stem)
     path = write(named(model), tmp_path / "model.ckpt-17")
-    run = imported(tmp_path / "run", form, path)
+    run = import_run(tmp_path / "run", file_format, path)
     assert run.settings.architecture == "resnet50"
     assert (run.settings.stem, run.settings.width) == (stem, 1 / 32)
-    assert run.settings.normalize_representation == (form == "google_supcon")
+    assert run.settings.normalize_representation == (
+        file_format == "google_supcon"
+    )
     assert_equal(
-        [x[-1] for x in ordered_layers(model)],
-        [x[-1] for x in ordered_layers(run)],
+        [layer for *_, layer in ordered_layers(model)],
+        [layer for *_, layer in ordered_layers(run)],
     )
     assert_equal([model.classifier], [run.classifier("pretrained")])
-    if form == "google_supcon":
-        made = builders.model(run.settings, 10)
+    if file_format == "google_supcon":
+        restored = builders.model(run.settings, 10)
         checkpoints.restore(
-            run.checkpoint, projection_head=made.projection_head
+            run.checkpoint, projection_head=restored.projection_head
         )
-        kernels = (made.projection_head, model.projection_head)
-        one, other = (x.projection.kernel for x in kernels)
-        np.testing.assert_array_equal(one, other)
+        kernels = (restored.projection_head, model.projection_head)
+        restored_kernel, kernel = (head.projection.kernel for head in kernels)
+        np.testing.assert_array_equal(restored_kernel, kernel)
 
 
 @pytest.mark.parametrize("architecture", BLOCKS)
 def test_names_of_torch_are_understood(architecture):
-    for stem, form, arguments in (
+    for stem, file_format, arguments in (
         ("cifar", "supcontrast", ()),
         ("imagenet", "torchvision", ("downsample", "")),
     ):
-        model, other = (make(architecture, stem) for _ in range(2))
-        for variable in other.weights:
+        model, target = (make(architecture, stem) for _ in range(2))
+        for variable in target.weights:
             variable.assign(tf.zeros_like(variable))
-        found = foreign.identify(as_torch(model, *arguments), form)
-        assert (found.architecture, found.stem) == (architecture, stem)
-        importing.assign(found, other)
+        weights = foreign.identify(as_torch(model, *arguments), file_format)
+        assert (weights.architecture, weights.stem) == (architecture, stem)
+        importing.assign(weights, target)
         assert_equal(
-            [x[-1] for x in ordered_layers(model)],
-            [x[-1] for x in ordered_layers(other)],
+            [layer for *_, layer in ordered_layers(model)],
+            [layer for *_, layer in ordered_layers(target)],
         )
         parts = [
-            [m.classifier]
-            if form == "torchvision"
-            else [*m.projection_head.hidden, m.projection_head.projection]
-            for m in (model, other)
+            [stage_1_model.classifier]
+            if file_format == "torchvision"
+            else [
+                *stage_1_model.projection_head.hidden,
+                stage_1_model.projection_head.projection,
+            ]
+            for stage_1_model in (model, target)
         ]
         assert_equal(*parts)
 
@@ -249,22 +258,24 @@ def test_the_way_back_has_the_names_of_torchvision():
 
 
 def test_symmetric_padding_is_that_of_a_pool_of_a_padded_image():
-    one, other = (
+    symmetric, same = (
         models.resnet.ResNet(18, "imagenet", 0.1, stem_padding=padding)
         for padding in ("symmetric", "same")
     )
     images = tf.random.stateless_normal([2, 64, 64, 3], [0, 0])
-    one(images)
-    other(images)
-    other.set_weights(one.get_weights())
-    x = tf.nn.relu(one.stem_conv(images))
+    symmetric(images)
+    same(images)
+    same.set_weights(symmetric.get_weights())
+    features = tf.nn.relu(symmetric.stem_conv(images))
     # -inf would do; after a ReLU nothing is below 0.
-    x = tf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]])
-    x = tf.nn.max_pool2d(x, 3, 2, "VALID")
-    for block in one.blocks:
-        x = block(x)
-    np.testing.assert_allclose(one(images), x, rtol=1e-4, atol=1e-5)
-    assert np.abs(one(images) - other(images)).max() > 1e-3
+    features = tf.pad(features, [[0, 0], [1, 1], [1, 1], [0, 0]])
+    features = tf.nn.max_pool2d(features, 3, 2, "VALID")
+    for block in symmetric.blocks:
+        features = block(features)
+    np.testing.assert_allclose(
+        symmetric(images), features, rtol=1e-4, atol=1e-5
+    )
+    assert np.abs(symmetric(images) - same(images)).max() > 1e-3
 
 
 def without(name):
@@ -276,7 +287,7 @@ def plus(name, shape=(3,)):
 
 
 @pytest.mark.parametrize(
-    ("form", "change", "message"),
+    ("file_format", "change", "message"),
     [
         ("google_supcon", plus("ContrastiveModel/EMA"), "1 more: Contrastive"),
         (
@@ -308,24 +319,24 @@ def plus(name, shape=(3,)):
         ("torchvision", lambda arrays: None, "more: |no ResNet|known depth"),
     ],
 )
-def test_what_is_something_else_is_named(form, change, message):
+def test_what_is_something_else_is_named(file_format, change, message):
     model = make("resnet50", "cifar")
-    named = {"google_supcon": as_google, "simclr_tf2": as_simclr}
-    arrays = named.get(form, as_torch)(model)
+    converters = {"google_supcon": as_google, "simclr_tf2": as_simclr}
+    arrays = converters.get(file_format, as_torch)(model)
     change(arrays)
     with pytest.raises(ValueError, match=f"`checkpoint` must .*({message})"):
-        importing.assign(foreign.identify(arrays, form), model)
+        importing.assign(foreign.identify(arrays, file_format), model)
 
 
 def test_a_shortcut_that_ours_has_not_is_refused():
     model = make("resnet18", "cifar")
     arrays = as_torch(model)
-    for name in [x for x in arrays if ".layer2.0.shortcut." in x]:
-        other = name.replace("layer2", "layer1")
-        arrays[other] = arrays[name]
-    found = foreign.identify(arrays, "supcontrast")
+    for name in [name for name in arrays if ".layer2.0.shortcut." in name]:
+        new_name = name.replace("layer2", "layer1")
+        arrays[new_name] = arrays[name]
+    weights = foreign.identify(arrays, "supcontrast")
     with pytest.raises(ValueError, match=r"of resnet18, .*: \[\(0, 0, -1\)\]"):
-        importing.assign(found, model)
+        importing.assign(weights, model)
 
 
 def test_basic_blocks_of_tensorflow_are_refused():
@@ -340,7 +351,7 @@ def test_basic_blocks_of_tensorflow_are_refused():
 
 def test_no_run_is_begun_by_a_bad_checkpoint(tmp_path):
     model = make("resnet50", "cifar")
-    whole = write_named(as_google(model), tmp_path / "whole")
+    good_path = write_named(as_google(model), tmp_path / "whole")
     model.classifier = models.layers.classifier(7)
     model.classifier.build((None, 64))
     other_classes = write_named(as_google(model), tmp_path / "seven")
@@ -351,27 +362,33 @@ def test_no_run_is_begun_by_a_bad_checkpoint(tmp_path):
         (other_classes, {}, "`drop` must name the classifier .* of 7 classes"),
         (str(broken.with_suffix("")), {}, "must be a checkpoint of TensorFlow"),
         (str(tmp_path / "none"), {}, "must be a checkpoint of TensorFlow, got"),
-        (whole, {"drop": ("fc.",)}, "`drop` must begin a name of the checkp"),
+        (
+            good_path,
+            {"drop": ("fc.",)},
+            "`drop` must begin a name of the checkp",
+        ),
     ):
         with pytest.raises(ValueError, match=message):
-            imported(run_dir, "google_supcon", path, **options)
+            import_run(run_dir, "google_supcon", path, **options)
         assert not run_dir.exists()
     drop = ("ContrastiveModel/ClassificationHead",)
-    run = imported(run_dir, "google_supcon", other_classes, drop=drop)
+    run = import_run(run_dir, "google_supcon", other_classes, drop=drop)
     assert run.classifiers == ()
 
 
 def test_a_pickle_is_not_unpickled(tmp_path):
     torch = pytest.importorskip("torch")
     model = make("resnet18", "cifar")
-    state = {k: torch.tensor(v) for k, v in as_torch(model).items()}
+    state = {
+        name: torch.tensor(value) for name, value in as_torch(model).items()
+    }
     path = str(tmp_path / "ckpt.pth")
     opt = argparse.Namespace(epochs=3)
     torch.save({"model": state, "opt": opt, "epoch": 3}, path)
-    run = imported(tmp_path / "run", "supcontrast", path)
+    run = import_run(tmp_path / "run", "supcontrast", path)
     assert_equal(
-        [x[-1] for x in ordered_layers(model)],
-        [x[-1] for x in ordered_layers(run)],
+        [layer for *_, layer in ordered_layers(model)],
+        [layer for *_, layer in ordered_layers(run)],
     )
     torch.save({"model": state, "evil": re.compile("x")}, path)
     with pytest.raises(ValueError, match="must be a state dict of torch, got"):
