@@ -21,9 +21,9 @@ def _data(num_queries: int = 23, num_rows: int = 61, dim: int = 7):
     return queries.astype(np.float32), bank.astype(np.float32), labels
 
 
-def _cosine(a: np.ndarray, b: np.ndarray) -> float:
-    a, b = a.astype(np.float64), b.astype(np.float64)
-    return float(a @ b / np.sqrt((a @ a) * (b @ b)))
+def _cosine(query: np.ndarray, row: np.ndarray) -> float:
+    query, row = query.astype(np.float64), row.astype(np.float64)
+    return float(query @ row / np.sqrt((query @ query) * (row @ row)))
 
 
 def _knn_loop(
@@ -173,15 +173,15 @@ def test_inputs_of_any_kind(predict):
 
 def test_both_votes_of_one_search():
     queries, bank, labels = _data()
-    found = neighbors.nearest_neighbors(queries, bank, 7)
+    nearest = neighbors.nearest_neighbors(queries, bank, 7)
     for weighted in (True, False):
         options = {"num_classes": NUM_CLASSES, "weighted": weighted}
         np.testing.assert_allclose(
-            classifiers.vote(*found, labels, **options),
+            classifiers.vote(*nearest, labels, **options),
             classifiers.knn_predict(queries, bank, labels, k=7, **options),
             atol=1e-6,
         )
-    similarities, indices = found
+    similarities, indices = nearest
     with pytest.raises(ValueError, match=r"that of `indices`, got \(23, 7\)"):
         classifiers.vote(similarities, indices[:5], labels, num_classes=5)
     with pytest.raises(ValueError, match=r"must lie in \[0, 2\)"):

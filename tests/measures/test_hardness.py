@@ -16,22 +16,24 @@ def test_the_parts_add_up_to_the_gradient_of_an_anchors_loss(formulation):
     z = w / lengths
     factors = hardness.pair_gradients(z, labels, temperature, formulation)
     for anchor in range(12):
-        own = tf.Variable(w[anchor])
+        anchor_vector = tf.Variable(w[anchor])
         with tf.GradientTape() as tape:
-            unit = own / tf.norm(own)
+            unit = anchor_vector / tf.norm(anchor_vector)
             logits = tf.linalg.matvec(tf.constant(z), unit) / temperature
-            others = np.arange(12) != anchor
-            positive = others & (labels == labels[anchor])
-            total = tf.reduce_logsumexp(logits[others])
-            log_p = logits[positive] - total
+            is_contrast = np.arange(12) != anchor
+            is_positive = is_contrast & (labels == labels[anchor])
+            total = tf.reduce_logsumexp(logits[is_contrast])
+            log_p = logits[is_positive] - total
             loss = -temperature * (
                 tf.reduce_mean(log_p)
                 if formulation == "out"
-                else tf.reduce_logsumexp(log_p) - np.log(positive.sum())
+                else tf.reduce_logsumexp(log_p) - np.log(is_positive.sum())
             )
         tangents = z - (z @ z[anchor])[:, np.newaxis] * z[anchor]
         expected = factors[anchor] @ tangents / lengths[anchor]
-        np.testing.assert_allclose(tape.gradient(loss, own), expected, 1e-9)
+        np.testing.assert_allclose(
+            tape.gradient(loss, anchor_vector), expected, 1e-9
+        )
 
 
 def test_easy_pairs_add_little():

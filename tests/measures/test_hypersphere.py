@@ -31,11 +31,13 @@ def test_both_equal_all_pairs():
     squares = _squared_distances(rows)
     means, potentials = [], []
     for i in range(len(rows)):
-        others = [j for j in range(len(rows)) if j != i]
-        potentials += [math.exp(-2 * squares[i, j]) for j in others]
-        alike = [squares[i, j] for j in others if labels[j] == labels[i]]
-        if alike:
-            means.append(np.mean(alike))
+        partners = [j for j in range(len(rows)) if j != i]
+        potentials += [math.exp(-2 * squares[i, j]) for j in partners]
+        positive_squares = [
+            squares[i, j] for j in partners if labels[j] == labels[i]
+        ]
+        if positive_squares:
+            means.append(np.mean(positive_squares))
     assert hypersphere.alignment(rows, labels) == pytest.approx(
         np.mean(means), rel=1e-6
     )
@@ -46,8 +48,8 @@ def test_both_equal_all_pairs():
 
 def test_closed_forms():
     opposite = np.array([[1.0, 0], [-3.0, 0]])  # a squared distance of 4
-    same = np.tile([0.6, 0.8], (30, 1))
-    for rows, square in ((opposite, 4), (np.eye(40), 2), (same, 0)):
+    equal_rows = np.tile([0.6, 0.8], (30, 1))
+    for rows, square in ((opposite, 4), (np.eye(40), 2), (equal_rows, 0)):
         labels = np.full(len(rows), 5)
         expected = pytest.approx(square, abs=1e-6)
         assert hypersphere.alignment(rows, labels) == expected

@@ -48,8 +48,8 @@ def test_of_equal_scores_the_lower_class_id_comes_first():
     for k in (6, 100):  # all classes, and more than there are
         assert metrics.top_k_accuracy(scores, labels, k) == 1.0
     for k, expected in ((1, 0.5), (2, 0.75), (3, 1.0)):
-        same = np.ones((4, 3))
-        assert metrics.top_k_accuracy(same, [0, 1, 2, 0], k) == expected
+        equal_scores = np.ones((4, 3))
+        assert metrics.top_k_accuracy(equal_scores, [0, 1, 2, 0], k) == expected
     # Masked logits are scores.
     scores = np.array([[-np.inf, 2.0], [np.inf, 2.0]])
     assert metrics.top_k_accuracy(scores, [1, 1], 1) == 0.5
@@ -77,12 +77,12 @@ def test_top_k_errors(scores, labels, k, message):
 def _ece_loop(probabilities, labels, num_bins):
     """Guo et al. Eq. 3, bin by bin and example by example."""
     total = 0.0
-    for b in range(num_bins):
+    for index in range(num_bins):
         confidences, hits = [], []
         for row, label in zip(probabilities, labels, strict=True):
             confidence = max(row)
-            inside = b / num_bins < confidence <= (b + 1) / num_bins
-            if inside or (b == 0 and confidence == 0):
+            is_in_bin = index / num_bins < confidence <= (index + 1) / num_bins
+            if is_in_bin or (index == 0 and confidence == 0):
                 confidences.append(confidence)
                 hits.append(float(list(row).index(confidence) == label))
         if confidences:
@@ -110,18 +110,19 @@ def test_confidence_one_is_in_the_last_bin(dtype):
     assert bins.confidence[-1] == 1.0
     assert bins.accuracy[-1] == pytest.approx(2 / 3)
     # A rounded-up float32 softmax opens no bin of its own either.
-    above = np.array([[1.0000001, 0.0]], np.float32)
-    assert metrics.calibration_bins(above, [0]).count.tolist() == [0] * 14 + [1]
+    above_one = np.array([[1.0000001, 0.0]], np.float32)
+    bins = metrics.calibration_bins(above_one, [0])
+    assert bins.count.tolist() == [0] * 14 + [1]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("num_bins", [5, 10, 15, 20])
 def test_edges_belong_to_the_bin_below(num_bins, dtype):
     # Float32 0.6 exceeds float64 3/5, and linspace's 3/5 exceeds 0.6.
-    for b in range(-(-num_bins // 2), num_bins):
-        probabilities = _two_class([(b + 1) / num_bins], dtype)
+    for index in range(-(-num_bins // 2), num_bins):
+        probabilities = _two_class([(index + 1) / num_bins], dtype)
         bins = metrics.calibration_bins(probabilities, [0], num_bins)
-        assert np.flatnonzero(bins.count).tolist() == [b]
+        assert np.flatnonzero(bins.count).tolist() == [index]
 
 
 def test_calibration_by_hand():
@@ -149,11 +150,11 @@ def test_likelihood_and_brier_score_equal_the_loops():
         for class_id, p in enumerate(row):
             brier += (p - float(class_id == label)) ** 2 / len(labels)
     for dtype, tolerance in ((np.float64, 1e-12), (np.float32, 1e-6)):
-        given = probabilities.astype(dtype), labels
-        assert metrics.negative_log_likelihood(*given) == pytest.approx(
+        arguments = probabilities.astype(dtype), labels
+        assert metrics.negative_log_likelihood(*arguments) == pytest.approx(
             nll, abs=tolerance
         )
-        assert metrics.brier_score(*given) == pytest.approx(
+        assert metrics.brier_score(*arguments) == pytest.approx(
             brier, abs=tolerance
         )
     assert nll == pytest.approx(sklearn_metrics.log_loss(labels, probabilities))
@@ -168,13 +169,13 @@ def test_likelihood_and_brier_score_equal_the_loops():
 def test_likelihood_and_brier_score_by_hand(dtype):
     certain = np.eye(3, dtype=dtype)
     flat = np.full((5, 4), 0.25, np.float32)
-    above = np.array([[1.0000001, 0.0]], np.float32)  # rounded up
+    above_one = np.array([[1.0000001, 0.0]], np.float32)  # rounded up
     # Not infinite: probability 0 counts as the smallest normal float32.
     for rows, labels, nll, brier in (
         (certain, [0, 1, 2], 0.0, 0.0),
         (certain, [1, 2, 0], 126 * math.log(2), 2.0),
         (flat, [0, 1, 2, 3, 0], math.log(4), 0.75),
-        (above, [0], 0.0, 0.0),
+        (above_one, [0], 0.0, 0.0),
     ):
         assert metrics.brier_score(rows, labels) == pytest.approx(brier)
         likelihood = metrics.negative_log_likelihood(rows, labels)
@@ -242,23 +243,23 @@ def test_bins_are_at_least_one_and_the_input_is_left_as_it_is():
     with pytest.raises(ValueError, match="`num_bins` must be at least 1, g"):
         metrics.calibration_bins([[0.5, 0.5]], [0], 0)
     probabilities, labels = _distributions()
-    before = probabilities.copy()
+    copy = probabilities.copy()
     predictions.classification_summary(probabilities, labels)
-    np.testing.assert_array_equal(probabilities, before)
+    np.testing.assert_array_equal(probabilities, copy)
 
 
 def test_levels_of_a_hierarchy_by_hand():
     """Two animals and two plants: one mistake inside, two outside, of six."""
     ancestors = [[0, 0], [0, 1], [1, 2], [1, 3]]
     labels, predicted = [0, 1, 2, 3, 0, 1], [0, 0, 2, 3, 2, 3]
-    measured = metrics.level_summary(predicted, labels, ancestors)
-    assert measured == {
+    summary = metrics.level_summary(predicted, labels, ancestors)
+    assert summary == {
         "top_1_by_level": [4 / 6, 3 / 6],
         "parent_top_1": 4 / 6,
         "mistakes_inside_parent": 1 / 3,
     }
-    right = metrics.level_summary(labels, labels, ancestors)
-    assert right["mistakes_inside_parent"] is None
+    perfect_summary = metrics.level_summary(labels, labels, ancestors)
+    assert perfect_summary["mistakes_inside_parent"] is None
 
 
 def test_shots_by_hand():

@@ -7,7 +7,7 @@ from sklearn import metrics
 from supcon_tf import measures
 
 
-def made(ties):
+def make_scores(ties):
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, [50, 4])
     scores = np.clip(rng.normal(0.4 + 0.2 * labels, 0.2), 0, 1)
@@ -16,54 +16,56 @@ def made(ties):
 
 @pytest.mark.parametrize("ties", [False, True])
 def test_average_precision_is_scikit_learns(ties):
-    scores, labels = made(ties)
-    measured = measures.multi_label_summary(scores, labels)
+    scores, labels = make_scores(ties)
+    summary = measures.multi_label_summary(scores, labels)
     expected = metrics.average_precision_score(labels, scores, average=None)
-    np.testing.assert_allclose(measured["average_precision"], expected)
-    assert measured["map"] == pytest.approx(expected.mean())
+    np.testing.assert_allclose(summary["average_precision"], expected)
+    assert summary["map"] == pytest.approx(expected.mean())
     predicted = scores >= 0.5
     for name in ("micro", "macro"):
         f1 = metrics.f1_score(labels, predicted, average=name)
-        assert measured[f"{name}_f1"] == pytest.approx(f1)
+        assert summary[f"{name}_f1"] == pytest.approx(f1)
     recall = metrics.recall_score(labels, predicted, average=None)
-    np.testing.assert_allclose(measured["per_class_recall"], recall)
+    np.testing.assert_allclose(summary["per_class_recall"], recall)
     exact = metrics.accuracy_score(labels, predicted)
-    assert measured["exact_match"] == pytest.approx(exact)
+    assert summary["exact_match"] == pytest.approx(exact)
 
 
 @pytest.mark.parametrize("ties", [False, True])
 def test_eleven_points_are_those_of_voc(ties):
-    scores, labels = made(ties)
+    scores, labels = make_scores(ties)
     means = []
-    for own, truth in zip(scores.T, labels.T, strict=True):
-        precision, recall, _ = metrics.precision_recall_curve(truth, own)
+    for label_scores, truth in zip(scores.T, labels.T, strict=True):
+        precision, recall, _ = metrics.precision_recall_curve(
+            truth, label_scores
+        )
         precision, recall = precision[:-1], recall[:-1]  # its (1, 0) is none
         points = [
             max(p for p, r in zip(precision, recall, strict=True) if r >= t)
             for t in np.linspace(0, 1, 11) - 1e-9
         ]
         means.append(np.mean(points))
-    measured = measures.multi_label_summary(scores, labels)
-    assert measured["map_11_point"] == pytest.approx(np.mean(means))
+    summary = measures.multi_label_summary(scores, labels)
+    assert summary["map_11_point"] == pytest.approx(np.mean(means))
 
 
 def test_calibration_by_hand():
     """Bins of 0.5: means of 0.2 and 0.9, shares of 1/2 and 1/2."""
     scores, labels = [[0.1, 0.9], [0.3, 0.9]], [[0, 1], [1, 0]]
-    measured = measures.multi_label_summary(scores, labels, num_bins=2)
-    assert measured["ece"] == pytest.approx((0.3 + 0.4) / 2)
-    own = [0.9 * 0.9, 0.3 * 0.1]
-    assert measured["nll"] == pytest.approx(-np.log(own).mean())
+    summary = measures.multi_label_summary(scores, labels, num_bins=2)
+    assert summary["ece"] == pytest.approx((0.3 + 0.4) / 2)
+    likelihoods = [0.9 * 0.9, 0.3 * 0.1]
+    assert summary["nll"] == pytest.approx(-np.log(likelihoods).mean())
     certain = measures.multi_label_summary([[0.0]], [[1]])
     assert certain["nll"] == pytest.approx(-np.log(1e-12))
 
 
 def test_a_label_that_nothing_has():
-    measured = measures.multi_label_summary([[0.9, 0.2], [0.1, 0.1]],
+    summary = measures.multi_label_summary([[0.9, 0.2], [0.1, 0.1]],
                                             [[1, 0], [0, 0]])  # fmt: skip
-    assert measured["average_precision"] == [1.0, None]
-    assert measured["per_class_recall"] == [1.0, None]
-    assert measured["map"] == measured["map_11_point"] == 1.0
+    assert summary["average_precision"] == [1.0, None]
+    assert summary["per_class_recall"] == [1.0, None]
+    assert summary["map"] == summary["map_11_point"] == 1.0
     with pytest.raises(ValueError, match="an example of some label, got none"):
         measures.multi_label_summary([[0.5]], [[0]])
 

@@ -23,8 +23,8 @@ def _grid(rows: int, dim: int = 4, seed: int = 0) -> np.ndarray:
 def _repeated(rows: int, dim: int = 7, different: int = 20) -> np.ndarray:
     """Random rows, each several times."""
     generator = np.random.default_rng(2)
-    drawn = generator.normal(size=(different, dim)).astype(np.float32)
-    return drawn[generator.integers(different, size=rows)]
+    distinct_rows = generator.normal(size=(different, dim)).astype(np.float32)
+    return distinct_rows[generator.integers(different, size=rows)]
 
 
 def _loop(queries, bank, k, leave_one_out=False):
@@ -33,15 +33,15 @@ def _loop(queries, bank, k, leave_one_out=False):
         rows / np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
         for rows in (queries, bank)
     )
-    found = []
+    results = []
     for i, query in enumerate(queries):
         ranked = sorted(
             (-math.fsum(query * row), j)
             for j, row in enumerate(bank)
             if not (leave_one_out and i == j)
         )
-        found.append([(-negated, j) for negated, j in ranked[:k]])
-    values, rows = np.moveaxis(np.array(found), 2, 0)
+        results.append([(-negated, j) for negated, j in ranked[:k]])
+    values, rows = np.moveaxis(np.array(results), 2, 0)
     return values, rows
 
 
@@ -68,8 +68,8 @@ def test_ties_go_to_earlier_rows_across_tiles(k, dim):
 @pytest.mark.parametrize("different", [1, 20, 100])
 def test_equal_rows_are_in_index_order(k, different):
     bank = _repeated(133, different=different)
-    others = np.random.default_rng(3).normal(size=(9, 7)).astype(np.float32)
-    _assert_is_the_loop(np.concatenate([bank[:5], others]), bank, k)
+    queries = np.random.default_rng(3).normal(size=(9, 7)).astype(np.float32)
+    _assert_is_the_loop(np.concatenate([bank[:5], queries]), bank, k)
 
 
 @pytest.mark.usefixtures("kernel")
@@ -78,9 +78,9 @@ def test_equal_rows_are_in_index_order(k, different):
 @pytest.mark.parametrize("make", [_grid, _repeated])
 def test_leave_one_out_across_tiles_and_chunks(make, k, query_chunk):
     bank = make(70)
-    before = bank.copy()
+    copy = bank.copy()
     _assert_is_the_loop(bank, bank, k, True, query_chunk=query_chunk)
-    np.testing.assert_array_equal(bank, before)
+    np.testing.assert_array_equal(bank, copy)
 
 
 @pytest.mark.usefixtures("kernel")
@@ -106,9 +106,11 @@ def test_exact_sums_have_no_order():
     rows = rows.astype(np.float32)
     shuffled = rows[:, generator.permutation(37)]
     rows, lengths = neighbors._to_integers(rows)
-    again, lengths_again = neighbors._to_integers(shuffled)
+    shuffled_rows, lengths_again = neighbors._to_integers(shuffled)
     np.testing.assert_array_equal(lengths, lengths_again)
-    np.testing.assert_array_equal(rows @ rows.T, again @ again.T)
+    np.testing.assert_array_equal(
+        rows @ rows.T, shuffled_rows @ shuffled_rows.T
+    )
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -129,12 +131,14 @@ def test_another_size_is_no_new_trace():
 
     def count():
         functions = (neighbors._cosines, neighbors._normalize)
-        return [f.experimental_get_tracing_count() for f in functions]
+        return [
+            function.experimental_get_tracing_count() for function in functions
+        ]
 
     neighbors.nearest_neighbors(_grid(3), _grid(20), 2)
-    before = count()
+    traces = count()
     sweep()
-    assert count() == before
+    assert count() == traces
 
 
 @pytest.mark.parametrize(

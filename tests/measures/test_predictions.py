@@ -11,12 +11,12 @@ from supcon_tf.measures import classifiers, metrics, predictions
 
 def _macro_f1(matrix):
     """2 TP / (2 TP + FP + FN) of each class, in the mean."""
-    of_class = [
+    scores = [
         2 * row[i] / (row.sum() + matrix[:, i].sum())
         for i, row in enumerate(matrix)
         if row.sum() + matrix[:, i].sum()
     ]
-    return sum(of_class) / len(of_class)
+    return sum(scores) / len(scores)
 
 
 def test_all_figures_of_a_row_have_one_prediction():
@@ -24,11 +24,11 @@ def test_all_figures_of_a_row_have_one_prediction():
     votes = np.array([[0.5, 0.5, 0], [0, 0.5, 0.5], [0.25, 0.25, 0.5]] * 8)
     labels = np.array([0, 2, 2, 1, 1, 0] * 4)
     predicted = votes.argmax(axis=1)
-    right = np.mean(predicted == labels)
+    accuracy = np.mean(predicted == labels)
     summary = predictions.classification_summary(votes, labels)
     bins = summary["calibration_bins"]
     by_confidence = np.dot(bins["accuracy"], bins["count"]) / 24
-    assert right == 0.5 == summary["top_1"] == pytest.approx(by_confidence)
+    assert accuracy == 0.5 == summary["top_1"] == pytest.approx(by_confidence)
     assert np.trace(summary["confusion_matrix"]) == 12
     recalls = np.array(summary["per_class_recall"])
     assert recalls @ np.bincount(labels) == pytest.approx(12)
@@ -115,9 +115,11 @@ def test_a_matrix_of_many_classes_is_never_made(classes, monkeypatch):
         sklearn_metrics.matthews_corrcoef(labels, predicted)
     )
     counts = matrix.sum(axis=1)
-    recalls = [x for x in summary["per_class_recall"] if x is not None]
-    own = np.diag(matrix)[counts > 0] / counts[counts > 0]
-    np.testing.assert_allclose(recalls, own)
+    recalls = [
+        recall for recall in summary["per_class_recall"] if recall is not None
+    ]
+    expected_recalls = np.diag(matrix)[counts > 0] / counts[counts > 0]
+    np.testing.assert_allclose(recalls, expected_recalls)
     if classes <= 200:
         assert summary["confusion_matrix"] == matrix.tolist()
         assert "confusions" not in summary
@@ -130,17 +132,20 @@ def test_a_matrix_of_many_classes_is_never_made(classes, monkeypatch):
     assert [count for *_, count in listed] == sorted(
         (matrix[matrix > 0].tolist()), reverse=True
     )[: len(listed)]
-    assert all(matrix[true, taken] == count for true, taken, count in listed)
+    assert all(
+        matrix[label, predicted_class] == count
+        for label, predicted_class, count in listed
+    )
 
 
 def test_no_confusion_of_many_classes_is_an_empty_list():
-    found = predictions.confusions(np.arange(300), np.arange(300), 300)
-    assert found == {"confusions": [], "class_counts": [1] * 300}
+    summary = predictions.confusions(np.arange(300), np.arange(300), 300)
+    assert summary == {"confusions": [], "class_counts": [1] * 300}
 
 
 def test_parts_are_put_together_and_are_small(monkeypatch):
     probabilities, labels = many_classes(9, 100)
-    whole = predictions.Predictions.of(probabilities, labels)
+    expected = predictions.Predictions.of(probabilities, labels)
     monkeypatch.setattr(predictions, "_PART_SCORES", 70)
     shapes = []
 
@@ -148,10 +153,15 @@ def test_parts_are_put_together_and_are_small(monkeypatch):
         shapes.append(probabilities[part].shape)
         return {"a": probabilities[part], "b": probabilities[part][:, ::-1]}
 
-    found = predictions.predict_in_parts(labels, 9, classify)
-    assert shapes == [(7, 9)] * 14 + [(2, 9)] and set(found) == {"a", "b"}
-    for one, other in zip(found["a"], whole, strict=True):
-        np.testing.assert_array_equal(one, other)
+    predictions_by_name = predictions.predict_in_parts(labels, 9, classify)
+    assert shapes == [(7, 9)] * 14 + [(2, 9)] and set(predictions_by_name) == {
+        "a",
+        "b",
+    }
+    for field, expected_field in zip(
+        predictions_by_name["a"], expected, strict=True
+    ):
+        np.testing.assert_array_equal(field, expected_field)
     # One example at least, of however many classes.
     assert len([*predictions.parts(3, 10**9)]) == 3
 
@@ -160,11 +170,15 @@ def test_k_nn_predictions_are_those_of_the_votes():
     rng = np.random.default_rng(0)
     bank, labels = rng.normal(size=[90, 5]), rng.integers(4, size=90)
     options = {"num_classes": 4, "temperature": 0.3, "leave_one_out": True}
-    found = predictions.knn_predictions(bank, labels, bank, labels, **options)
+    predictions_by_name = predictions.knn_predictions(
+        bank, labels, bank, labels, **options
+    )
     for name, weighted in (("knn", True), ("knn_majority", False)):
         votes = classifiers.knn_predict(
             bank, bank, labels, weighted=weighted, **options
         )
         expected = predictions.Predictions.of(votes, labels)
-        for one, other in zip(found[name], expected, strict=True):
-            np.testing.assert_array_equal(one, other)
+        for field, expected_field in zip(
+            predictions_by_name[name], expected, strict=True
+        ):
+            np.testing.assert_array_equal(field, expected_field)

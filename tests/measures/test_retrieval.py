@@ -21,8 +21,8 @@ def _loop(rows, labels):
     """The definitions, query by query and rank by rank."""
     hits, precisions = {k: [] for k in KS}, []
     for i, row in enumerate(rows):
-        others = [j for j in range(len(rows)) if j != i]
-        ranked = sorted(others, key=lambda j: (-float(rows[j] @ row), j))
+        candidates = [j for j in range(len(rows)) if j != i]
+        ranked = sorted(candidates, key=lambda j: (-float(rows[j] @ row), j))
         relevant = [labels[j] == labels[i] for j in ranked]
         r = sum(relevant)
         if r == 0:
@@ -34,7 +34,7 @@ def _loop(rows, labels):
             if relevant[rank - 1]:
                 total += sum(relevant[:rank]) / rank
         precisions.append(total / r)
-    recall = {str(k): np.mean(found) for k, found in hits.items()}
+    recall = {str(k): np.mean(hits_at_k) for k, hits_at_k in hits.items()}
     return recall, np.mean(precisions), len(rows) - len(precisions)
 
 

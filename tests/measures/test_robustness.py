@@ -49,8 +49,10 @@ def test_alexnet_is_the_published_table():
         assert list(row) == ["1", "2", "3", "4", "5"]
         mean = sum(row.values()) / 5
         assert mean == pytest.approx(ALEXNET_MEANS[name], abs=1e-9)
-    plain = measures.mean_corruption_error_unnormalized(measures.ALEXNET_ERRORS)
-    assert plain == pytest.approx(np.mean(list(ALEXNET_MEANS.values())))
+    mean_error = measures.mean_corruption_error_unnormalized(
+        measures.ALEXNET_ERRORS
+    )
+    assert mean_error == pytest.approx(np.mean(list(ALEXNET_MEANS.values())))
 
 
 def test_half_the_errors_are_fifty_percent():
@@ -74,22 +76,22 @@ def test_numbers_of_the_paper():
     errors = scaled(alexnet, [c / 100 for c in RESNET_50])
     mce = measures.mean_corruption_error(errors, alexnet)
     assert mce == pytest.approx(76.7, abs=0.3)  # of rounded summands
-    plain = measures.mean_corruption_error_unnormalized(errors)
-    assert plain == pytest.approx(0.61, abs=0.005)
+    mean_error = measures.mean_corruption_error_unnormalized(errors)
+    assert mean_error == pytest.approx(0.61, abs=0.005)
 
 
 def test_the_formulas_in_loops():
     errors, reference = random_errors(1), random_errors(2)
     ratios, relative = [], []
     for name in errors:
-        own = others = own_added = others_added = 0.0
+        total = reference_total = added = reference_added = 0.0
         for severity in errors[name]:
-            own += errors[name][severity]
-            others += reference[name][severity]
-            own_added += errors[name][severity] - 0.1
-            others_added += reference[name][severity] - 0.2
-        ratios.append(own / others)
-        relative.append(own_added / others_added)
+            total += errors[name][severity]
+            reference_total += reference[name][severity]
+            added += errors[name][severity] - 0.1
+            reference_added += reference[name][severity] - 0.2
+        ratios.append(total / reference_total)
+        relative.append(added / reference_added)
     assert measures.mean_corruption_error(errors, reference) == pytest.approx(
         100 * sum(ratios) / 2
     )
@@ -109,8 +111,10 @@ def test_only_what_was_asked_is_compared():
 def test_a_reference_without_errors_gives_no_number():
     errors, perfect = {"fog": {"1": 0.5}}, {"fog": {"1": 0.0}}
     assert measures.mean_corruption_error(errors, perfect) is None
-    same = measures.relative_mean_corruption_error(errors, 0.1, errors, 0.5)
-    assert same is None
+    relative_error = measures.relative_mean_corruption_error(
+        errors, 0.1, errors, 0.5
+    )
+    assert relative_error is None
 
 
 def test_bad_errors():
