@@ -64,11 +64,12 @@ def test_bert_is_that_of_numpy(pooling):
     for variable in encoder.weights:  # biases and gammas that matter
         variable.assign(variable + 0.1 * rng.normal(size=variable.shape))
     weights = {
-        x.name.split("/bert/")[1][:-2]: x.numpy() for x in encoder.weights
+        variable.name.split("/bert/")[1][:-2]: variable.numpy()
+        for variable in encoder.weights
     }
     tokens = made_tokens(5, 9, 1)
-    got = encoder(tokens).numpy()
-    for row, sentence in zip(got, tokens, strict=True):
+    representations = encoder(tokens).numpy()
+    for row, sentence in zip(representations, tokens, strict=True):
         ids, parts = sentence[1:][sentence[1:, 0] >= 0].T
         states = bert.states(
             weights, ids, parts, layers=2, heads=2, epsilon=1e-12
@@ -103,10 +104,12 @@ def test_a_model_of_each_family_trains(family, tmp_path):
     model.compile(training.AdamW(1e-2), loss, run_eagerly=True)
     views = made_tokens(6, 3, 5, 8)[:, np.newaxis]
     model.build(views.shape)
-    before = [weight.numpy() for weight in encoder.trainable_weights]
+    old_weights = [weight.numpy() for weight in encoder.trainable_weights]
     model.train_on_batch(views, np.array([0, 1, 0, 1]))
-    for old, new in zip(before, encoder.trainable_weights, strict=True):
-        assert (old != new.numpy()).any(), new.name
+    for old_weight, weight in zip(
+        old_weights, encoder.trainable_weights, strict=True
+    ):
+        assert (old_weight != weight.numpy()).any(), weight.name
 
 
 def test_supcon_alone_reaches_the_embeddings():
@@ -132,19 +135,19 @@ def test_a_model_is_rebuilt_from_its_config_and_its_files(tmp_path):
     encoder = built(pooling="mean")
     tokens = made_tokens(4, 7)
     expected = encoder(tokens)
-    other = text.TextEncoder.from_config(encoder.get_config())
-    other.build((None, None, 2))
+    rebuilt = text.TextEncoder.from_config(encoder.get_config())
+    rebuilt.build((None, None, 2))
     path = str(tmp_path / "encoder.weights.h5")
     encoder.save_weights(path)
-    other.load_weights(path)
-    np.testing.assert_array_equal(other(tokens), expected)
+    rebuilt.load_weights(path)
+    np.testing.assert_array_equal(rebuilt(tokens), expected)
 
 
-@pytest.mark.parametrize("of, most", [("bert", 40), ("roberta", 38)])
-def test_the_positions_bound_the_length(of, most):
-    encoder = built(of)
-    assert encoder.max_length == most
-    assert np.isfinite(encoder(made_tokens(most))).all()
+@pytest.mark.parametrize("family, limit", [("bert", 40), ("roberta", 38)])
+def test_the_positions_bound_the_length(family, limit):
+    encoder = built(family)
+    assert encoder.max_length == limit
+    assert np.isfinite(encoder(made_tokens(limit))).all()
 
 
 def test_keras_saves_the_model(tmp_path):
@@ -157,10 +160,10 @@ def test_keras_saves_the_model(tmp_path):
     batch = tokens[:, np.newaxis], np.array([0, 1, 0, 1])
     model.train_on_batch(*batch)
     model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
     expected = encoder(tokens)
-    np.testing.assert_array_equal(again.encoder(tokens), expected)
-    assert np.isfinite(again.train_on_batch(*batch)).all()
+    np.testing.assert_array_equal(loaded.encoder(tokens), expected)
+    assert np.isfinite(loaded.train_on_batch(*batch)).all()
 
 
 @pytest.mark.parametrize("family", ["bert", "distilbert", "deberta-v2"])
@@ -171,12 +174,12 @@ def test_dropout_is_a_function_of_the_seeds(family):
     random = [step(tokens).numpy() for _ in range(2)]  # of seeds of 0
     assert np.abs(random[0] - random[1]).max() > 1e-3
     assert np.abs(random[0][0] - random[0][1]).max() > 1e-3
-    made = []
+    representations = []
     for seeds in ([[1, 2], [3, 4]], [[1, 2], [3, 4]], [[1, 2], [3, 5]]):
         tokens[:, 0] = seeds
-        made.append(step(tokens).numpy())
-    np.testing.assert_array_equal(made[0], made[1])
-    assert np.abs(made[0] - made[2]).max() > 1e-3
+        representations.append(step(tokens).numpy())
+    np.testing.assert_array_equal(representations[0], representations[1])
+    assert np.abs(representations[0] - representations[2]).max() > 1e-3
 
 
 def test_gradient_caching_drops_the_same_twice():
@@ -199,8 +202,8 @@ def test_gradient_caching_drops_the_same_twice():
                 loss = tf.reduce_mean(values)
             return z, tape.gradient(loss, weights)
 
-        z, found = compute()
-        return z, [tf.convert_to_tensor(x) for x in found]
+        z, gradient = compute()
+        return z, [tf.convert_to_tensor(tensor) for tensor in gradient]
 
     z, cached = gradients(lambda: model(views, training=True))
     expected_z, expected = gradients(
@@ -213,22 +216,22 @@ def test_gradient_caching_drops_the_same_twice():
         )
     )
     np.testing.assert_allclose(z, expected_z, atol=1e-6)
-    for one, other in zip(cached, expected, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+    for gradient, expected_gradient in zip(cached, expected, strict=True):
+        np.testing.assert_allclose(gradient, expected_gradient, atol=1e-5)
 
 
 def test_from_pretrained_sets_the_dropout(tmp_path):
     built().network.save_pretrained(tmp_path)
     encoder = text.TextEncoder.from_pretrained(tmp_path, dropout=0.0)
     tokens = np.repeat(made_tokens(6), 2, axis=0)
-    one, other = encoder(tokens, training=True).numpy()
-    np.testing.assert_allclose(one, other, atol=1e-6)
+    first, second = encoder(tokens, training=True).numpy()
+    np.testing.assert_allclose(first, second, atol=1e-6)
 
 
 def test_layers_freeze_and_share_the_learning_rate():
     encoder = built()
     models.freeze(encoder, ("embeddings", "layer_._0"))
-    names = {x.name for x in encoder.trainable_weights}
+    names = {weight.name for weight in encoder.trainable_weights}
     assert names and all("layer_._1" in name for name in names)
     shares = models.learning_rate_shares(encoder, 0.5)
     assert {share for _, share in shares} == {0.5}

@@ -10,7 +10,7 @@ import tensorflow_datasets as tfds
 from supcon_tf import text
 
 
-def written(tmp_path, name, contents):
+def write_file(tmp_path, name, contents):
     path = tmp_path / name
     if isinstance(contents, str):
         contents = contents.encode()
@@ -32,7 +32,7 @@ def test_every_format_gives_the_same(tmp_path):
         ("a.jsonl", lines),
     ):
         read = text.read_texts(
-            written(tmp_path, name, contents), ["sentence"], "label"
+            write_file(tmp_path, name, contents), ["sentence"], "label"
         )
         assert read.texts == (('said "no',), ("nie \u2028 wieder",)), name
         assert read.labels == ("1", "0")
@@ -42,14 +42,14 @@ def test_every_format_gives_the_same(tmp_path):
 
 
 def test_columns_are_numbers_without_a_header(tmp_path):
-    path = written(tmp_path, "a.tsv", "b c\td\t1\nx\ty z\t0\n")
+    path = write_file(tmp_path, "a.tsv", "b c\td\t1\nx\ty z\t0\n")
     read = text.read_texts(path, ["0", "1"], "2")
     assert read.texts == (("b c", "d"), ("x", "y z"))
     assert read.ids == ("a.tsv:1", "a.tsv:2")
 
 
 def test_a_quoted_field_may_have_lines(tmp_path):
-    path = written(tmp_path, "a.csv", 's,l\n"a\nb",1\nc,0\n')
+    path = write_file(tmp_path, "a.csv", 's,l\n"a\nb",1\nc,0\n')
     read = text.read_texts(path, ["s"], "l")
     assert read.texts == (("a\nb",), ("c",))
     assert read.ids == ("a.csv:2", "a.csv:4")
@@ -76,7 +76,7 @@ def test_a_quoted_field_may_have_lines(tmp_path):
     ],
 )
 def test_what_is_wrong_is_named_by_line(tmp_path, name, contents, message):
-    path = written(tmp_path, name, contents)
+    path = write_file(tmp_path, name, contents)
     with pytest.raises(ValueError, match=message):
         text.read_texts(path, ["s"], "l")
 

@@ -24,7 +24,12 @@ def real():
         getattr(datasets, f"load_{name}")().DESCR
         for name in ("iris", "digits", "wine", "breast_cancer", "diabetes")
     ]
-    lines = [x for y in described for x in y.splitlines() if x.strip()]
+    lines = [
+        line
+        for description in described
+        for line in description.splitlines()
+        if line.strip()
+    ]
     return (lines * 10)[:1000]
 
 
@@ -42,11 +47,11 @@ def nasty(count):
         lambda: ord(rng.choice(SCRIPTS)),
         lambda: ord(rng.choice(CONTROLS)),
     ]
-    made = ["", " ", *("x" * n for n in (99, 100, 101, 10_000))]
-    while len(made) < count:
+    texts = ["", " ", *("x" * n for n in (99, 100, 101, 10_000))]
+    while len(texts) < count:
         draw = rng.choice(point)
-        made.append("".join(chr(draw()) for _ in range(rng.randrange(60))))
-    return made
+        texts.append("".join(chr(draw()) for _ in range(rng.randrange(60))))
+    return texts
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +68,7 @@ def vocabulary(tmp_path_factory):
     return str(folder / "vocab.txt")
 
 
-def made(vocabulary, name="BertTokenizerFast", **options):
+def make_tokenizer(vocabulary, name="BertTokenizerFast", **options):
     return getattr(encoder.import_transformers(), name)(vocabulary, **options)
 
 
@@ -76,24 +81,30 @@ def assert_equal(tokenizer, texts, max_length, **options):
     if not options:  # nothing at all, and what is no text
         assert (batched([b""])[:, 1:, 0] >= 0).numpy().all()
         assert batched([b"\xff\xc3a"]).shape[0] == 1
-    pairs = [one if isinstance(one, tuple) else (one,) for one in texts]
+    pairs = [
+        sentences if isinstance(sentences, tuple) else (sentences,)
+        for sentences in texts
+    ]
     for start in range(0, len(pairs), 50):
         part = pairs[start : start + 50]
-        got = batched(["\t".join(one).encode() for one in part]).numpy()
+        tokens = batched(
+            ["\t".join(sentences).encode() for sentences in part]
+        ).numpy()
         expected = text.tokenize(tokenizer, part, max_length)
-        length = min(got.shape[1], expected.shape[1])
-        np.testing.assert_array_equal(got[:, :length], expected[:, :length])
-        assert (got[:, length:, 0] == -1).all()
+        length = min(tokens.shape[1], expected.shape[1])
+        np.testing.assert_array_equal(tokens[:, :length], expected[:, :length])
+        assert (tokens[:, length:, 0] == -1).all()
         assert (expected[:, length:, 0] == -1).all()
 
 
 @pytest.mark.slow(but=["True"])
 @pytest.mark.parametrize("lower", [True, False])
 def test_a_thousand_real_and_a_thousand_nasty_strings(vocabulary, lower):
-    tokenizer = made(vocabulary, do_lower_case=lower)
+    tokenizer = make_tokenizer(vocabulary, do_lower_case=lower)
     texts = [*real(), *nasty(1000)]
     unknown = sum(
-        x == tokenizer.unk_token_id for x in tokenizer(texts[0])["input_ids"]
+        token == tokenizer.unk_token_id
+        for token in tokenizer(texts[0])["input_ids"]
     )
     assert unknown == 0
     assert_equal(tokenizer, texts, 128)
@@ -102,7 +113,7 @@ def test_a_thousand_real_and_a_thousand_nasty_strings(vocabulary, lower):
 @pytest.mark.slow(but=["BertTokenizerFast"])
 @pytest.mark.parametrize("name", ["BertTokenizerFast", "MPNetTokenizerFast"])
 def test_pairs_are_cut_as_the_tokenizer_cuts_them(vocabulary, name):
-    tokenizer = made(vocabulary, name)
+    tokenizer = make_tokenizer(vocabulary, name)
     counted = [("a " * i, "b " * j) for i in range(1, 14) for j in range(1, 14)]
     lines = real()
     real_pairs = [*zip(lines[:100], lines[100:200], strict=True)]
@@ -138,8 +149,8 @@ def test_bytes_are_merged_as_the_tokenizer_merges_them(byte_files):
     runs = ["a" * n for n in range(1, 30)] + ["ab" * 40, "é" * 50, "aab" * 30]
     rng = random.Random(1)
     alphabet = "ab 1'srevl!\n\t\u00a0\u2003é²"
-    drawn = ["".join(rng.choices(alphabet, k=20)) for _ in range(1000)]
-    texts = [*SPACES, *ENDINGS, *runs, *drawn, *real(), *nasty(1000)]
+    random_texts = ["".join(rng.choices(alphabet, k=20)) for _ in range(1000)]
+    texts = [*SPACES, *ENDINGS, *runs, *random_texts, *real(), *nasty(1000)]
     assert_equal(byte_tokenizer, texts, 128)
     lines = real()
     pairs = [*zip(lines[:100], lines[100:200], strict=True)]
@@ -147,10 +158,10 @@ def test_bytes_are_merged_as_the_tokenizer_merges_them(byte_files):
 
 
 def test_a_tokenizer_of_other_rules_is_refused(vocabulary):
-    other = made(vocabulary)
-    other.backend_tokenizer.normalizer = tokenizers.normalizers.NFKC()
+    tokenizer = make_tokenizer(vocabulary)
+    tokenizer.backend_tokenizer.normalizer = tokenizers.normalizers.NFKC()
     with pytest.raises(ValueError, match="must have WordPiece .*, got BertTok"):
-        text.GraphTokenizer(other, 16)
+        text.GraphTokenizer(tokenizer, 16)
 
 
 @pytest.mark.parametrize(
@@ -166,8 +177,8 @@ def test_options_that_make_other_tokens_are_refused(
 ):
     """Their ids would differ in silence."""
     word = options.pop("word", None)
-    other = roberta(byte_files, **options)
+    tokenizer = roberta(byte_files, **options)
     if word:
-        other.add_tokens([word])
+        tokenizer.add_tokens([word])
     with pytest.raises(ValueError, match=message):
-        text.GraphTokenizer(other, 16)
+        text.GraphTokenizer(tokenizer, 16)

@@ -68,8 +68,12 @@ def test_safetensors_of_pytorch_are_read(folder, shards):
     if shards == 2:
         names = [*state]
         files = {"one.safetensors": names[:9], "two.safetensors": names[9:]}
-        places = {name: file for file, own in files.items() for name in own}
-        index = {"metadata": {"total_size": 1}, "weight_map": places}
+        files_by_name = {
+            name: file
+            for file, tensor_names in files.items()
+            for name in tensor_names
+        }
+        index = {"metadata": {"total_size": 1}, "weight_map": files_by_name}
         path = folder / "model.safetensors.index.json"
         path.write_text(json.dumps(index))
     for file, names in files.items():
@@ -124,14 +128,14 @@ def elsewhere(folder):
     with h5py.File(folder / "tf_model.h5", "r+") as file:
         names = []
         file.visit(names.append)
-        (first, *_) = [x for x in names if x.endswith(":0")]
+        (first, *_) = [name for name in names if name.endswith(":0")]
         del file[first]
         file[first] = h5py.ExternalLink("/home/me/mine.h5", "kernel")
 
 
 def of_its_own_code(folder):
-    own = {"AutoConfig": "own.Config", "AutoModel": "own.Model"}
-    change(folder / "config.json", model_type="own", auto_map=own)
+    classes = {"AutoConfig": "own.Config", "AutoModel": "own.Model"}
+    change(folder / "config.json", model_type="own", auto_map=classes)
 
 
 def kind(name):
@@ -162,11 +166,16 @@ def kind(name):
 def test_why_a_model_cannot_be_used_is_said(folder, spoil, message):
     """In one line, and no argument of the library is advised."""
     spoil(folder)
-    with pytest.raises(ValueError, match=f"^`model` must .*{message}") as said:
+    with pytest.raises(
+        ValueError, match=f"^`model` must .*{message}"
+    ) as raised:
         text.TextEncoder.from_pretrained(folder)
-    told = str(said.value)
-    assert "from_pt" not in told and "trust_remote_code" not in told
-    assert "\n" not in told
+    message_text = str(raised.value)
+    assert (
+        "from_pt" not in message_text
+        and "trust_remote_code" not in message_text
+    )
+    assert "\n" not in message_text
 
 
 class Evil:
@@ -183,8 +192,8 @@ def test_a_tokenizer_unpickles_nothing(folder, tmp_path):
     """A class of transformers would unpickle its vocabulary."""
     remove(folder, *OF_TOKENIZER)
     (folder / "vocab.pkl").write_bytes(pickle.dumps(Evil(tmp_path / "ran")))
-    named = {"tokenizer_class": "TransfoXLTokenizer"}
-    (folder / "tokenizer_config.json").write_text(json.dumps(named))
+    config = {"tokenizer_class": "TransfoXLTokenizer"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match="`model` must have a tokenizer"):
         text.load_tokenizer(folder)
     assert not (tmp_path / "ran").exists()

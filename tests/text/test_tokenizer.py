@@ -26,21 +26,21 @@ def words(row):
 def test_a_sentence_is_cut_and_padded(folder):
     tokenizer = text.load_tokenizer(folder)
     texts = [("A b",), ("ab q",), ("c d e f c d e f",)]
-    made = text.tokenize(tokenizer, texts, 8)
-    assert made.shape == (3, 9, 2) and made.dtype == np.int32
-    assert [words(row) for row in made] == [
+    tokens = text.tokenize(tokenizer, texts, 8)
+    assert tokens.shape == (3, 9, 2) and tokens.dtype == np.int32
+    assert [words(row) for row in tokens] == [
         "[CLS] a b [SEP]",
         "[CLS] a ##b [UNK] [SEP]",
         "[CLS] c d e f c d [SEP]",
     ]
-    assert (made[0, 5:, 0] == -1).all() and not made[..., 1].any()
+    assert (tokens[0, 5:, 0] == -1).all() and not tokens[..., 1].any()
 
 
 def test_of_two_sentences_the_longer_one_is_cut(folder):
     tokenizer = text.load_tokenizer(folder)
-    made = text.tokenize(tokenizer, [("a b", "c d e f c d e f")], 10)
-    assert words(made[0]) == "[CLS] a b [SEP] c d e f c [SEP]"
-    assert made[0, 1:, 1].tolist() == [0] * 4 + [1] * 6
+    tokens = text.tokenize(tokenizer, [("a b", "c d e f c d e f")], 10)
+    assert words(tokens[0]) == "[CLS] a b [SEP] c d e f c [SEP]"
+    assert tokens[0, 1:, 1].tolist() == [0] * 4 + [1] * 6
 
 
 def test_what_is_wrong_is_named(folder, tmp_path):
@@ -61,9 +61,12 @@ def test_a_label_that_training_has_not_is_named(folder, tmp_path):
     path = tmp_path / "a.tsv"
     path.write_text("a\tyes\nb c\tno\n")
     texts = text.read_texts(str(path), ["0"], "1")
-    made = text.to_source(texts, tokenizer, 8)
-    assert made.class_names == ("no", "yes") and made.labels.tolist() == [1, 0]
-    assert made.name == "a.tsv" and made.ids == ("a.tsv:1", "a.tsv:2")
+    source = text.to_source(texts, tokenizer, 8)
+    assert source.class_names == ("no", "yes") and source.labels.tolist() == [
+        1,
+        0,
+    ]
+    assert source.name == "a.tsv" and source.ids == ("a.tsv:1", "a.tsv:2")
     with pytest.raises(ValueError, match="be different names, got 2 of 3"):
         text.to_source(texts, tokenizer, 8, class_names=["no", "yes", "no"])
     with pytest.raises(
@@ -82,5 +85,7 @@ def test_the_documents_python_runs(folder, tmp_path, monkeypatch):
     code = code.replace("epochs=3", "epochs=60")
     names = {}
     exec(code, names)
-    right = names["probabilities"].numpy().argmax(axis=1) == names["labels"]
-    assert right.numpy().mean() > 0.9
+    is_correct = (
+        names["probabilities"].numpy().argmax(axis=1) == names["labels"]
+    )
+    assert is_correct.numpy().mean() > 0.9
