@@ -36,8 +36,10 @@ def simclr_loops(z, temperature):
     total = np.zeros(samples)
     for i in rows:
         e = {a: np.exp(z[i] @ z[a] / temperature) for a in rows if a != i}
-        others = [(i[0], v) for v in range(views) if v != i[1]]
-        total[i[0]] -= np.mean([np.log(e[j] / sum(e.values())) for j in others])
+        other_views = [(i[0], v) for v in range(views) if v != i[1]]
+        total[i[0]] -= np.mean(
+            [np.log(e[j] / sum(e.values())) for j in other_views]
+        )
     return total / views
 
 
@@ -48,10 +50,10 @@ def n_pairs_loops(z, labels):
     total = np.zeros(samples)
     for s, v in rows:
         e = {a: np.exp(z[s, v] @ z[a]) for a in rows if a != (s, v)}
-        later = [(s + step) % samples for step in range(1, samples)]
-        same = [k for k in later if labels[k] == labels[s]]
-        if same:
-            total[s] -= np.log(e[same[0], v] / sum(e.values()))
+        next_samples = [(s + step) % samples for step in range(1, samples)]
+        next_positives = [k for k in next_samples if labels[k] == labels[s]]
+        if next_positives:
+            total[s] -= np.log(e[next_positives[0], v] / sum(e.values()))
     return total / views
 
 
@@ -69,8 +71,12 @@ def semi_hard_loops(z, labels, margin):
         if a == p or ids[a] != ids[p]:
             continue
         negatives = d[a, ids != ids[a]]
-        farther = negatives[negatives > d[a, p]]
-        n = farther.min() if farther.size else negatives.max()
+        farther_negatives = negatives[negatives > d[a, p]]
+        n = (
+            farther_negatives.min()
+            if farther_negatives.size
+            else negatives.max()
+        )
         triplets.append(max(0, d[a, p] - n + margin))
     return np.mean(triplets)
 
@@ -117,11 +123,11 @@ def test_n_pairs_is_tfas_softmax_over_the_right_matrix():
     """TFA's targets are on the diagonal: the positive changes places with i."""
     tfa = pytest.importorskip("tensorflow_addons", exc_type=ImportError)
     z, labels = unit([6, 1, 4]), np.array([0, 1, 1, 0, 2, 2])
-    following = np.array([3, 2, 1, 0, 5, 4])
+    positives = np.array([3, 2, 1, 0, 5, 4])
     similarities = z[:, 0] @ z[:, 0].T
     anchors = np.arange(6)
-    similarities[anchors, anchors] = similarities[anchors, following]
-    similarities[anchors, following] = -1e30
+    similarities[anchors, anchors] = similarities[anchors, positives]
+    similarities[anchors, positives] = -1e30
     np.testing.assert_allclose(
         losses.NPairsLoss()(labels, z),
         tfa.losses.npairs_loss(anchors, similarities),
@@ -233,7 +239,7 @@ def test_two_replicas_equal_one_device(mirrored_strategy, name, cross_replica):
     z, labels = unit([7, 2, 4], seed=6), np.array([0, 0, 0, 1, 1, 0, 2])
     split = [slice(0, 4), slice(4, 7)]
 
-    got = vectors.on_two_replicas(
+    results = vectors.on_two_replicas(
         mirrored_strategy,
         lambda z, labels: value_and_gradient(loss, labels, z),
         split,
@@ -241,8 +247,12 @@ def test_two_replicas_equal_one_device(mirrored_strategy, name, cross_replica):
         labels,
     )
     batches = [slice(0, 7)] if cross_replica else split
-    expected = [value_and_gradient(loss, labels[b], z[b]) for b in batches]
-    for result, alone in zip(got, zip(*expected, strict=True), strict=True):
+    expected = [
+        value_and_gradient(loss, labels[batch], z[batch]) for batch in batches
+    ]
+    for result, expected_result in zip(
+        results, zip(*expected, strict=True), strict=True
+    ):
         np.testing.assert_allclose(
-            result, np.concatenate(alone), rtol=1e-4, atol=1e-6
+            result, np.concatenate(expected_result), rtol=1e-4, atol=1e-6
         )

@@ -11,7 +11,7 @@ LABELS = np.array([2, 0, 1, 2])
 SOFT = np.array([[0.25, 0.75, 0], [1, 0, 0], [0.5, 0.25, 0.25], [0, 1, 0]])
 
 
-def logits(views=2):
+def make_logits(views=2):
     rng = np.random.default_rng(views)
     return rng.uniform(-1, 1, [4, views, 3]).astype(np.float32)
 
@@ -27,18 +27,20 @@ def cross_entropy_loops(values, labels):
 
 @pytest.mark.parametrize("views", [1, 2])
 def test_max_margin_lowers_the_cosine_of_the_label(views):
-    x = logits(views)
+    cosines = make_logits(views)
     for margin, scale in ((0.35, 30.0), (0.1, 4.0)):
-        moved = x - margin * np.eye(3)[LABELS][:, None]
+        moved_cosines = cosines - margin * np.eye(3)[LABELS][:, None]
         np.testing.assert_allclose(
-            losses.MaxMarginLoss(margin, scale, reduction="none")(LABELS, x),
-            cross_entropy_loops(scale * moved, LABELS),
+            losses.MaxMarginLoss(margin, scale, reduction="none")(
+                LABELS, cosines
+            ),
+            cross_entropy_loops(scale * moved_cosines, LABELS),
             rtol=1e-4,
             atol=1e-6,
         )
     np.testing.assert_allclose(
-        losses.MaxMarginLoss(margin=0, scale=1)(LABELS, x),
-        losses.CrossEntropyLoss()(LABELS, x),
+        losses.MaxMarginLoss(margin=0, scale=1)(LABELS, cosines),
+        losses.CrossEntropyLoss()(LABELS, cosines),
         rtol=1e-6,
     )
 
@@ -53,13 +55,13 @@ def test_max_margin_lowers_the_cosine_of_the_label(views):
 )
 def test_per_sample_and_finite(loss):
     for value in (0.0, 1.0, 1e4):
-        x = tf.fill([4, 2, 3], value)
+        logits = tf.fill([4, 2, 3], value)
         with tf.GradientTape() as tape:
-            tape.watch(x)
-            result = loss.call(tf.constant(LABELS), x)
+            tape.watch(logits)
+            result = loss.call(tf.constant(LABELS), logits)
         assert result.shape == (4,) and result.dtype == tf.float32
         assert np.isfinite(result).all()
-        assert np.isfinite(tape.gradient(result, x)).all()
+        assert np.isfinite(tape.gradient(result, logits)).all()
 
 
 def test_bad_options_are_named():
@@ -75,27 +77,29 @@ def test_bad_options_are_named():
 
 
 def test_soft_labels_in_a_function_must_sum_to_1():
-    x, loss = logits(), losses.CrossEntropyLoss(reduction="none")
+    logits, loss = make_logits(), losses.CrossEntropyLoss(reduction="none")
     graph = tf.function(
         loss,
         input_signature=[tf.TensorSpec([None, 3]), tf.TensorSpec([None, 2, 3])],
     )
-    np.testing.assert_allclose(graph(SOFT, x), loss(SOFT, x), rtol=1e-5)
-    for bad in (SOFT * 1.01, np.ones([4, 3]), np.full([4, 3], np.nan)):
+    np.testing.assert_allclose(
+        graph(SOFT, logits), loss(SOFT, logits), rtol=1e-5
+    )
+    for labels in (SOFT * 1.01, np.ones([4, 3]), np.full([4, 3], np.nan)):
         with pytest.raises(tf.errors.InvalidArgumentError, match="sum to 1"):
-            graph(bad, x)
+            graph(labels, logits)
     with pytest.raises(ValueError, match="`labels` must have shape .4, 3. to"):
-        loss(SOFT[:, :2], x)
+        loss(SOFT[:, :2], logits)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.6])
 @pytest.mark.parametrize("views", [1, 2, 3])
 def test_cross_entropy_is_the_mean_over_views(share, views):
     """The loops of Sec. 7, a share spread over all classes; Keras agrees."""
-    x = logits(views)
+    logits = make_logits(views)
     loss = losses.CrossEntropyLoss(share, reduction="none")
-    per_class = [cross_entropy_loops(x, [c] * 4) for c in range(3)]
-    of_keras = keras.losses.CategoricalCrossentropy(
+    losses_by_class = [cross_entropy_loops(logits, [c] * 4) for c in range(3)]
+    keras_loss = keras.losses.CategoricalCrossentropy(
         from_logits=True, label_smoothing=share, reduction="none"
     )
     hard = np.eye(3)[LABELS]
@@ -108,49 +112,51 @@ def test_cross_entropy_is_the_mean_over_views(share, views):
         expected = np.zeros(4)
         for s, c in np.ndindex(4, 3):
             weight = (1 - share) * weights[s, c] + share / 3
-            expected[s] += weight * per_class[c][s]
-        np.testing.assert_allclose(loss(labels, x), expected, rtol=1e-5)
-        of_views = [of_keras(weights, x[:, v]) for v in range(views)]
+            expected[s] += weight * losses_by_class[c][s]
+        np.testing.assert_allclose(loss(labels, logits), expected, rtol=1e-5)
+        view_losses = [keras_loss(weights, logits[:, v]) for v in range(views)]
         np.testing.assert_allclose(
-            loss(labels, x), np.mean(of_views, axis=0), rtol=1e-5
+            loss(labels, logits), np.mean(view_losses, axis=0), rtol=1e-5
         )
 
 
 @pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16])
 def test_smoothing_is_computed_in_float32(dtype):
-    x = tf.cast(30 * logits(), dtype)
+    logits = tf.cast(30 * make_logits(), dtype)
     loss = losses.CrossEntropyLoss(0.1, reduction="none")
-    result = loss(LABELS, x)
+    result = loss(LABELS, logits)
     assert result.dtype == tf.float32
-    np.testing.assert_array_equal(result, loss(LABELS, tf.cast(x, tf.float32)))
+    np.testing.assert_array_equal(
+        result, loss(LABELS, tf.cast(logits, tf.float32))
+    )
 
 
 def test_logit_adjustment_by_the_formula():
     """Menon et al. 2021, Eq. 10."""
-    x, shares = logits(), np.array([0.7, 0.2, 0.1])
+    logits, shares = make_logits(), np.array([0.7, 0.2, 0.1])
     loss = losses.CrossEntropyLoss(
         class_shares=shares.tolist(), logit_adjustment=1.5, reduction="none"
     )
-    adjusted = np.array(x) + 1.5 * np.log(shares)
-    plain = losses.CrossEntropyLoss(reduction="none")
-    expected = plain(LABELS, adjusted.astype(np.float32))
-    np.testing.assert_allclose(loss(LABELS, x), expected, rtol=1e-6)
-    again = losses.CrossEntropyLoss.from_config(loss.get_config())
-    np.testing.assert_allclose(again(LABELS, x), expected, rtol=1e-6)
+    adjusted = np.array(logits) + 1.5 * np.log(shares)
+    unadjusted_loss = losses.CrossEntropyLoss(reduction="none")
+    expected = unadjusted_loss(LABELS, adjusted.astype(np.float32))
+    np.testing.assert_allclose(loss(LABELS, logits), expected, rtol=1e-6)
+    rebuilt = losses.CrossEntropyLoss.from_config(loss.get_config())
+    np.testing.assert_allclose(rebuilt(LABELS, logits), expected, rtol=1e-6)
     with pytest.raises(ValueError, match="`class_shares` must be positive"):
         losses.CrossEntropyLoss(class_shares=[0.5, 0.0])
     with pytest.raises(ValueError, match="`class_shares` must have shape"):
-        losses.CrossEntropyLoss(class_shares=[1.0])(LABELS, x)
+        losses.CrossEntropyLoss(class_shares=[1.0])(LABELS, logits)
 
 
 def test_binary_cross_entropy_by_the_formula():
-    x, labels = np.array(logits(), np.float64), np.eye(3)[LABELS]
+    logits, labels = np.array(make_logits(), np.float64), np.eye(3)[LABELS]
     labels[0] = [1, 1, 0]
     labels[1] = 0
-    p = 1 / (1 + np.exp(-x))
+    p = 1 / (1 + np.exp(-logits))
     hot = labels[:, None]
-    each = -(hot * np.log(p) + (1 - hot) * np.log(1 - p)).sum(2).mean(1)
+    expected = -(hot * np.log(p) + (1 - hot) * np.log(1 - p)).sum(2).mean(1)
     loss = losses.BinaryCrossEntropyLoss(reduction="none")
-    np.testing.assert_allclose(loss(labels, x), each, rtol=1e-5)
+    np.testing.assert_allclose(loss(labels, logits), expected, rtol=1e-5)
     with pytest.raises(tf.errors.InvalidArgumentError, match="must be 0 or 1"):
-        loss(labels * 2, x)
+        loss(labels * 2, logits)

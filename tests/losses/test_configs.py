@@ -35,7 +35,7 @@ OTHER = {
 
 
 @pytest.mark.parametrize(
-    "made_of",
+    "kind",
     [
         losses.SupConLoss,
         losses.SimCLRLoss,
@@ -52,17 +52,22 @@ OTHER = {
         losses.AnchorsWithoutPositives,
     ],
 )
-def test_configuration_holds_every_constructor_argument(made_of):
-    arguments = inspect.signature(made_of).parameters
-    default = made_of()
-    options = {k: v for k, v in OTHER.items() if k in arguments}
-    one = made_of(**options)
+def test_configuration_holds_every_constructor_argument(kind):
+    arguments = inspect.signature(kind).parameters
+    default = kind()
+    options = {
+        name: value for name, value in OTHER.items() if name in arguments
+    }
+    configured = kind(**options)
     assert set(arguments) == set(default.get_config())
-    assert one.get_config().items() >= options.items()
+    assert configured.get_config().items() >= options.items()
     assert not options.items() & default.get_config().items()
-    config = keras.saving.serialize_keras_object(one)
-    again = keras.saving.deserialize_keras_object(config)
-    assert type(again) is made_of and again.get_config() == one.get_config()
-    if isinstance(one, keras.losses.Loss):
+    config = keras.saving.serialize_keras_object(configured)
+    rebuilt = keras.saving.deserialize_keras_object(config)
+    assert (
+        type(rebuilt) is kind
+        and rebuilt.get_config() == configured.get_config()
+    )
+    if isinstance(configured, keras.losses.Loss):
         z = vectors.unit([6, 2, 10], dtype=np.float32)
-        assert again(LABELS, z) == one(LABELS, z)
+        assert rebuilt(LABELS, z) == configured(LABELS, z)

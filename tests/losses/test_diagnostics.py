@@ -27,11 +27,11 @@ def oracle(z, labels):
     labels, z = np.repeat(labels, views), z.reshape(-1, z.shape[2])
     correct, distances, potentials, cosines, counts = [], [], [], [], []
     for i in range(len(z)):
-        others = [a for a in range(len(z)) if a != i]
-        positives = [p for p in others if labels[p] == labels[i]]
-        squares = {a: np.sum((z[i] - z[a]) ** 2) for a in others}
+        contrasts = [j for j in range(len(z)) if j != i]
+        positives = [p for p in contrasts if labels[p] == labels[i]]
+        squares = {j: np.sum((z[i] - z[j]) ** 2) for j in contrasts}
         potentials += [math.exp(-2 * s) for s in squares.values()]
-        cosines += [np.dot(z[i], z[a]) for a in others]
+        cosines += [np.dot(z[i], z[j]) for j in contrasts]
         counts.append(len(positives))
         if positives:
             correct.append(min(squares, key=squares.get) in positives)
@@ -46,31 +46,31 @@ def oracle(z, labels):
     }
 
 
-def measured(z, labels, metrics=None):
+def measure(z, labels, metrics=None):
     metrics = metrics or losses.diagnostics()
     for metric in metrics:
         metric.update_state(labels, z)
     return {metric.name: float(metric.result()) for metric in metrics}
 
 
-def assert_figures(got, expected, atol=1e-5):
-    assert got.keys() == expected.keys()
+def assert_figures(figures, expected, atol=1e-5):
+    assert figures.keys() == expected.keys()
     for name, value in expected.items():
-        assert got[name] == pytest.approx(value, abs=atol, rel=1e-5), name
+        assert figures[name] == pytest.approx(value, abs=atol, rel=1e-5), name
 
 
 @pytest.mark.parametrize("views", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(3))
 def test_equal_the_loops_over_pairs(views, seed):
     z = vectors.unit([6, views, 5], seed)
-    got = measured(z, LABELS)
-    assert list(got) == NAMES
-    assert_figures(got, oracle(z, LABELS))
+    figures = measure(z, LABELS)
+    assert list(figures) == NAMES
+    assert_figures(figures, oracle(z, LABELS))
     # Of any length, and two-dimensional where there is one view.
     lengths = np.random.default_rng(seed).uniform(0.1, 30, [6, views, 1])
-    assert_figures(measured(z * lengths, LABELS), got)
+    assert_figures(measure(z * lengths, LABELS), figures)
     if views == 1:
-        assert_figures(measured(z[:, 0], LABELS), got)
+        assert_figures(measure(z[:, 0], LABELS), figures)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
@@ -79,28 +79,28 @@ def test_low_precision_is_computed_in_float32(dtype, float32_policy):
     labels = np.arange(32) % 7
     rounded = tf.math.l2_normalize(tf.cast(z, tf.float32), axis=2).numpy()
     keras.mixed_precision.set_global_policy(f"mixed_{dtype}")
-    assert_figures(measured(z, labels), oracle(rounded, labels))
+    assert_figures(measure(z, labels), oracle(rounded, labels))
 
 
 def test_every_form_of_labels():
     z = vectors.unit([6, 2, 5])
-    expected = measured(z, LABELS)
+    expected = measure(z, LABELS)
     ids = np.unique(LABELS, return_inverse=True)[1]
     for labels in (LABELS[:, None], LABELS.astype(np.int8), np.eye(3)[ids]):
-        assert measured(z, labels) == expected
+        assert measure(z, labels) == expected
     with pytest.raises(tf.errors.InvalidArgumentError, match="one-hot"):
-        measured(z, np.ones([6, 3]))
+        measure(z, np.ones([6, 3]))
 
 
 @pytest.mark.parametrize("samples", [6, 4096])
 def test_collapsed_projections(samples):
     """Also in a batch where float32 sums of equal rows have lost digits."""
     z = np.tile(vectors.unit([1, 1, 128]), [samples, 2, 1]).astype(np.float32)
-    got = measured(z, np.arange(samples) % 3)
-    assert got["contrastive_accuracy"] == 0  # every row is a tie
-    assert got["alignment"] == pytest.approx(0, abs=1e-6)
-    assert got["uniformity"] == pytest.approx(0, abs=1e-5)
-    assert got["mean_cosine"] == pytest.approx(1, abs=1e-4)
+    figures = measure(z, np.arange(samples) % 3)
+    assert figures["contrastive_accuracy"] == 0  # every row is a tie
+    assert figures["alignment"] == pytest.approx(0, abs=1e-6)
+    assert figures["uniformity"] == pytest.approx(0, abs=1e-5)
+    assert figures["mean_cosine"] == pytest.approx(1, abs=1e-4)
 
 
 def test_classes_at_the_corners_of_a_simplex():
@@ -108,7 +108,7 @@ def test_classes_at_the_corners_of_a_simplex():
     z = np.repeat((corners / np.linalg.norm(corners[0]))[:, None], 4, axis=1)
     pairs, cosine = 3 / 15, -1 / 3  # share of positives; of two corners
     assert_figures(
-        measured(z.reshape(8, 2, 4), np.repeat(np.arange(4), 2)),
+        measure(z.reshape(8, 2, 4), np.repeat(np.arange(4), 2)),
         {
             "contrastive_accuracy": 1.0,
             "alignment": 0.0,
@@ -123,10 +123,10 @@ def test_classes_at_the_corners_of_a_simplex():
 
 
 def test_uniform_projections_of_128_dimensions():
-    got = measured(vectors.unit([2048, 1, 128]), np.arange(2048) % 10)
-    assert got["uniformity"] == pytest.approx(-3.94, abs=0.01)
-    assert got["alignment"] == pytest.approx(2, abs=0.01)
-    assert got["mean_cosine"] == pytest.approx(0, abs=1e-3)
+    figures = measure(vectors.unit([2048, 1, 128]), np.arange(2048) % 10)
+    assert figures["uniformity"] == pytest.approx(-3.94, abs=0.01)
+    assert figures["alignment"] == pytest.approx(2, abs=0.01)
+    assert figures["mean_cosine"] == pytest.approx(0, abs=1e-3)
 
 
 def test_tight_classes_lose_no_digits():
@@ -137,23 +137,25 @@ def test_tight_classes_lose_no_digits():
     labels = np.repeat([0, 1], 4)
     expected = oracle(z, labels)["alignment"]
     assert expected < 2e-6
-    got = measured(z, labels)["alignment"]
-    assert got == pytest.approx(expected, rel=1e-3)
+    alignment = measure(z, labels)["alignment"]
+    assert alignment == pytest.approx(expected, rel=1e-3)
 
 
 def test_nothing_to_measure_is_zero():
-    nothing = dict.fromkeys(NAMES, 0.0)
-    alone = nothing | {"share_without_positives": 1.0}
-    assert measured(vectors.unit([1, 1, 4]), [3]) == alone
-    no_positives = measured(vectors.unit([5, 1, 4]), np.arange(5))
+    zero_figures = dict.fromkeys(NAMES, 0.0)
+    single_row = zero_figures | {"share_without_positives": 1.0}
+    assert measure(vectors.unit([1, 1, 4]), [3]) == single_row
+    no_positives = measure(vectors.unit([5, 1, 4]), np.arange(5))
     for name in set(NAMES) - {"uniformity", "mean_cosine"}:
-        assert no_positives[name] == alone[name]
-    assert measured(np.zeros([0, 2, 4]), np.zeros([0], int)) == nothing
-    before = {m.name: float(m.result()) for m in losses.diagnostics()}
-    assert before == nothing
-    one_class = measured(vectors.unit([4, 2, 4]), [7] * 4)
+        assert no_positives[name] == single_row[name]
+    assert measure(np.zeros([0, 2, 4]), np.zeros([0], int)) == zero_figures
+    initial = {
+        metric.name: float(metric.result()) for metric in losses.diagnostics()
+    }
+    assert initial == zero_figures
+    one_class = measure(vectors.unit([4, 2, 4]), [7] * 4)
     assert one_class["contrastive_accuracy"] == 1  # no neighbour is wrong
-    zeros = measured(np.zeros([6, 2, 4]), LABELS)
+    zeros = measure(np.zeros([6, 2, 4]), LABELS)
     assert all(math.isfinite(value) for value in zeros.values())
 
 
@@ -163,28 +165,30 @@ def test_a_subsample_measures_its_own_anchors():
     rows = [0, 2, 4, 6]  # k * 9 // 4
     cosines = z[:, 0] @ z[:, 0].T - 9 * np.eye(9)
     correct = labels[np.argmax(cosines, axis=1)] == labels
-    kept = z[rows]
-    expected = oracle(kept, labels[rows])["uniformity"]
-    got = measured(
+    subsample = z[rows]
+    expected = oracle(subsample, labels[rows])["uniformity"]
+    figures = measure(
         z, labels, [losses.ContrastiveAccuracy(4), losses.Uniformity(4)]
     )
-    assert got["contrastive_accuracy"] == np.mean(correct[rows])
-    assert got["uniformity"] == pytest.approx(expected, rel=1e-5)
+    assert figures["contrastive_accuracy"] == np.mean(correct[rows])
+    assert figures["uniformity"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_batches_weigh_by_their_anchors():
     """Uniformity is the log of the mean, not the mean of logs."""
-    one, other = (
+    first_z, second_z = (
         vectors.unit([4, 1, 4]),
         np.tile(vectors.unit([1, 1, 4]), [2, 1, 1]),
     )
     metrics = losses.diagnostics()
-    measured(one, [0, 0, 1, 2], metrics)
-    got = measured(other, [0, 0], metrics)
-    first, second = oracle(one, [0, 0, 1, 2]), oracle(other, [0, 0])
-    assert got["alignment"] == pytest.approx(first["alignment"] / 2, rel=1e-5)
-    assert got["share_without_positives"] == pytest.approx(2 / 6)
-    assert got["uniformity"] == pytest.approx(
+    measure(first_z, [0, 0, 1, 2], metrics)
+    figures = measure(second_z, [0, 0], metrics)
+    first, second = oracle(first_z, [0, 0, 1, 2]), oracle(second_z, [0, 0])
+    assert figures["alignment"] == pytest.approx(
+        first["alignment"] / 2, rel=1e-5
+    )
+    assert figures["share_without_positives"] == pytest.approx(2 / 6)
+    assert figures["uniformity"] == pytest.approx(
         math.log(
             (4 * math.exp(first["uniformity"]) + 2)
             / (4 + 2 * math.exp(second["uniformity"]))
@@ -205,7 +209,7 @@ def test_soft_labels_have_what_needs_no_labels():
     for metric in metrics:
         value = float(metric(soft, z))
         assert value == pytest.approx(expected[metric.name], abs=1e-5)
-    assert [x.name for x in metrics] == ["uniformity", "mean_cosine"]
+    assert [metric.name for metric in metrics] == ["uniformity", "mean_cosine"]
     for metric in losses.diagnostics():
         if metric.name not in ("uniformity", "mean_cosine"):
             with pytest.raises(
@@ -231,9 +235,9 @@ def test_in_a_function_with_unknown_batch():
 
     for batch in (6, 3):
         z = vectors.unit([batch, 2, 4]).astype(np.float32)
-        got = step(z, LABELS[:batch].astype(np.int32))
+        figures = step(z, LABELS[:batch].astype(np.int32))
         assert_figures(
-            {name: float(value) for name, value in got.items()},
+            {name: float(value) for name, value in figures.items()},
             oracle(z, LABELS[:batch]),
         )
 
@@ -253,7 +257,7 @@ def test_two_replicas(mirrored_strategy, cross_replica):
         return [labels]
 
     vectors.on_two_replicas(strategy, replica_step, parts, z, LABELS)
-    got = {metric.name: float(metric.result()) for metric in metrics}
+    figures = {metric.name: float(metric.result()) for metric in metrics}
     local = [oracle(z[part], LABELS[part]) for part in parts]
     expected = {
         name: (4 * local[0][name] + 2 * local[1][name]) / 6 for name in NAMES
@@ -265,10 +269,10 @@ def test_two_replicas(mirrored_strategy, cross_replica):
         )
     )
     if cross_replica:
-        whole = oracle(z, LABELS)
+        global_figures = oracle(z, LABELS)
         for name in ("positives_per_anchor", "share_without_positives"):
-            expected[name] = whole[name]
-    assert_figures(got, expected)
+            expected[name] = global_figures[name]
+    assert_figures(figures, expected)
 
 
 def test_bad_arguments_are_named():

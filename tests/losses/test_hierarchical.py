@@ -14,13 +14,13 @@ LABELS = np.array([0, 1, 2, 3, 4, 1, 2, 0])
 
 def expected(z, penalty, constrained, **options):
     """Leaves first, a larger share of them; no level below the last."""
-    total, below = 0.0, np.full(len(z), -np.inf)
+    total, losses_below = 0.0, np.full(len(z), -np.inf)
     for height in (1, 2, 3):
         labels = [ANCESTORS[label][-height] for label in LABELS]
-        own = reference.supcon_loss(z, labels, **options)
+        losses = reference.supcon_loss(z, labels, **options)
         if constrained:
-            below = own = np.maximum(own, below)
-        total += penalty ** (1 / height) * own
+            losses_below = losses = np.maximum(losses, losses_below)
+        total += penalty ** (1 / height) * losses
     return total / 3
 
 
@@ -40,17 +40,17 @@ def test_equals_the_loops(implementation, formulation):
             reduction="none",
             **options,
         )
-        got, gradient = vectors.value_and_gradient(
+        value, gradient = vectors.value_and_gradient(
             lambda z, loss=loss: loss(LABELS, z), z
         )
         np.testing.assert_allclose(
-            got, expected(z, **options), rtol=1e-5, err_msg=str(options)
+            value, expected(z, **options), rtol=1e-5, err_msg=str(options)
         )
         if options["penalty"] == 1.0 or options["temperature"] == 1.0:
             continue
         differences = reference.finite_differences(
-            lambda x, o=options: expected(
-                x / np.linalg.norm(x, axis=-1, keepdims=True), **o
+            lambda z, level_options=options: expected(
+                z / np.linalg.norm(z, axis=-1, keepdims=True), **level_options
             ).sum(),
             z,
         )
@@ -62,10 +62,10 @@ def test_one_level_is_supcon():
     loss = losses.HierarchicalSupConLoss(
         ancestors=[[i] for i in range(5)], penalty=1.0
     )
-    plain = losses.SupConLoss()(LABELS, z)
-    np.testing.assert_allclose(loss(LABELS, z), plain, rtol=1e-6)
-    again = losses.HierarchicalSupConLoss.from_config(loss.get_config())
-    assert again(LABELS, z) == loss(LABELS, z)
+    supcon = losses.SupConLoss()(LABELS, z)
+    np.testing.assert_allclose(loss(LABELS, z), supcon, rtol=1e-6)
+    rebuilt = losses.HierarchicalSupConLoss.from_config(loss.get_config())
+    assert rebuilt(LABELS, z) == loss(LABELS, z)
 
 
 def test_replicas_equal_one_device(mirrored_strategy):

@@ -29,13 +29,13 @@ def test_every_form_of_labels():
 def test_positive_mask_replaces_labels():
     z = vectors.unit([4, 2, 4])
     labels = np.array([0, 1, 0, 1])
-    same = (labels[:, None] == labels).astype(np.float32)
+    mask = (labels[:, None] == labels).astype(np.float32)
     np.testing.assert_allclose(
-        losses.supcon_loss(z, positive_mask=same),
+        losses.supcon_loss(z, positive_mask=mask),
         losses.supcon_loss(z, labels),
         rtol=1e-6,
     )
-    weights = np.random.default_rng(0).uniform(size=[4, 4]) * same
+    weights = np.random.default_rng(0).uniform(size=[4, 4]) * mask
     for options in vectors.combinations(
         formulation=vectors.FORMULATIONS,
         denominator=vectors.DENOMINATORS,
@@ -51,14 +51,14 @@ def test_positive_mask_replaces_labels():
 
 def test_contrasts_are_rows_that_are_no_anchors():
     z, labels = vectors.unit([6, 2, 4]), np.array([0, 1, 0, 1, 1, 2])
-    whole = reference.supcon_loss(z, labels, temperature=0.1)
+    expected = reference.supcon_loss(z, labels, temperature=0.1)
     split = losses.supcon_loss(
         z[:4],
         labels[:4],
         contrast_projections=z[4:],
         contrast_labels=labels[4:],
     )
-    np.testing.assert_allclose(split, whole[:4], rtol=1e-5)
+    np.testing.assert_allclose(split, expected[:4], rtol=1e-5)
     # A queue: one row per entry; without labels all of them are negatives.
     queue = vectors.unit([5, 4], seed=9)
     labelled = losses.supcon_loss(
@@ -70,10 +70,10 @@ def test_contrasts_are_rows_that_are_no_anchors():
 
 def test_masked_contrasts_take_no_part():
     z, labels = vectors.unit([4, 2, 4]), [0, 1, 0, 2]
-    further = vectors.unit([7, 4], seed=9)
-    further_labels = np.array([0, 2, 1, 0, 0, 1, 3])
+    contrasts = vectors.unit([7, 4], seed=9)
+    contrast_labels = np.array([0, 2, 1, 0, 0, 1, 3])
     mask = np.array([True, False, True, True, False])  # of the last five
-    kept = np.array([True, True, *mask])
+    is_contrast = np.array([True, True, *mask])
     for options in vectors.combinations(
         formulation=vectors.FORMULATIONS,
         denominator=vectors.DENOMINATORS,
@@ -84,16 +84,18 @@ def test_masked_contrasts_take_no_part():
             losses.supcon_loss(
                 z,
                 labels,
-                contrast_projections=np.concatenate([further[:2] * 0, further]),
-                contrast_labels=[0, 0, *further_labels],
+                contrast_projections=np.concatenate(
+                    [contrasts[:2] * 0, contrasts]
+                ),
+                contrast_labels=[0, 0, *contrast_labels],
                 contrast_mask=[False, False, True, True, *mask],
                 **options,
             ),
             reference.supcon_loss(
                 z,
                 labels,
-                queue=further[kept],
-                queue_labels=further_labels[kept],
+                queue=contrasts[is_contrast],
+                queue_labels=contrast_labels[is_contrast],
                 **options,
             ),
             rtol=1e-5,
@@ -101,9 +103,11 @@ def test_masked_contrasts_take_no_part():
         )
     # A mask of the last contrasts only; each of its rows is a queue's.
     loss = losses.supcon_loss(
-        z, contrast_projections=further, contrast_mask=mask
+        z, contrast_projections=contrasts, contrast_mask=mask
     )
-    expected = losses.supcon_loss(z, contrast_projections=further[kept])
+    expected = losses.supcon_loss(
+        z, contrast_projections=contrasts[is_contrast]
+    )
     np.testing.assert_allclose(loss, expected, rtol=1e-6)
 
 
@@ -162,10 +166,12 @@ def test_in_a_function_with_unknown_batch(jit_compile, options):
     for batch in (3, 6):
         z = vectors.unit([batch, 2, 4]).astype(np.float32)
         labels = np.arange(batch, dtype=np.int32) % 2
-        got = step(z, labels)
+        results = step(z, labels)
         expected = vectors.supcon_value_and_gradient(z, labels, **options)
-        for a, b in zip(got, expected, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+        for tensor, expected_tensor in zip(results, expected, strict=True):
+            np.testing.assert_allclose(
+                tensor, expected_tensor, rtol=1e-4, atol=1e-6
+            )
 
 
 @pytest.mark.parametrize(
@@ -200,9 +206,9 @@ def test_in_a_function_with_unknown_batch(jit_compile, options):
     ],
 )
 def test_bad_input_is_named(arguments, message):
-    good = {"projections": vectors.unit([4, 2, 4]), "labels": [0, 1, 0, 1]}
+    defaults = {"projections": vectors.unit([4, 2, 4]), "labels": [0, 1, 0, 1]}
     with pytest.raises(ValueError, match=message):
-        losses.supcon_loss(**{**good, **arguments})
+        losses.supcon_loss(**{**defaults, **arguments})
 
 
 def test_multi_hot_labels_are_refused():

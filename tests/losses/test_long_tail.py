@@ -26,21 +26,21 @@ def loops(z, loss, temperature=0.1, alpha=0.05, shares=None):
     rows = [(z[s, v], LABELS[s], False) for s in range(6) for v in range(2)]
     columns = rows + [(CENTRES[c], c, True) for c in range(4)]
     result = np.zeros(6)
-    for i, (own, label, _) in enumerate(rows):
-        s = [np.dot(own, other) / temperature for other, _, _ in columns]
+    for i, (row, label, _) in enumerate(rows):
+        s = [np.dot(row, column) / temperature for column, _, _ in columns]
         if shares is not None:
             s[12:] += np.log(shares)
-        others = [k for k in range(16) if k != i]
-        positives = [k for k in others if columns[k][1] == label]
+        contrasts = [k for k in range(16) if k != i]
+        positives = [k for k in contrasts if columns[k][1] == label]
         if loss == "bcl":
             d = 0.0
             for c in range(4):
-                of_class = [k for k in others if columns[k][1] == c]
-                d += np.mean([np.exp(s[k]) for k in of_class])
+                members = [k for k in contrasts if columns[k][1] == c]
+                d += np.mean([np.exp(s[k]) for k in members])
             terms = [np.log(np.exp(s[k]) / d) for k in positives]
             result[i // 2] -= np.mean(terms) / 2
         else:
-            d = sum(np.exp(s[k]) for k in others)
+            d = sum(np.exp(s[k]) for k in contrasts)
             weights = [1.0 if columns[k][2] else alpha for k in positives]
             terms = [np.log(np.exp(s[k]) / d) for k in positives]
             result[i // 2] -= np.average(terms, weights=weights) / 2
@@ -56,29 +56,29 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_equals_the_loops(case):
-    kind, options, of_loops = CASES[case]
+    kind, options, loop_options = CASES[case]
     z = vectors.unit([6, 2, 4])
     loss = kind(layer(), reduction="none", **options)
-    got, gradient = vectors.value_and_gradient(lambda z: loss(LABELS, z), z)
-    np.testing.assert_allclose(got, loops(z, case, **of_loops), rtol=1e-5)
+    value, gradient = vectors.value_and_gradient(lambda z: loss(LABELS, z), z)
+    np.testing.assert_allclose(value, loops(z, case, **loop_options), rtol=1e-5)
     expected = reference.finite_differences(
-        lambda x: loops(x, case, **of_loops).sum(), z
+        lambda z: loops(z, case, **loop_options).sum(), z
     )
     np.testing.assert_allclose(gradient, expected, atol=1e-5)
-    again = kind.from_config(loss.get_config())
-    assert again.get_config() == loss.get_config()
+    rebuilt = kind.from_config(loss.get_config())
+    assert rebuilt.get_config() == loss.get_config()
 
 
 def test_balanced_classes_of_one_row_are_supcon_with_centres():
     """Of classes of equal sizes the denominator is SupCon's, but for i."""
     z, centres = vectors.unit([4, 1, 4]), layer()
     labels = np.arange(4)
-    got = losses.BalancedSupConLoss(centres, reduction="none")(labels, z)
+    values = losses.BalancedSupConLoss(centres, reduction="none")(labels, z)
     s = np.exp((z[:, 0] @ np.concatenate([z[:, 0], CENTRES]).T) / 0.1)
-    own = s[np.arange(4), 4 + np.arange(4)]
-    others = s.sum(1) - s[np.arange(4), np.arange(4)] - own
-    expected = -0.1 * np.log(own / (own + others / 2))
-    np.testing.assert_allclose(got, expected, rtol=1e-5)
+    own_terms = s[np.arange(4), 4 + np.arange(4)]
+    other_sums = s.sum(1) - s[np.arange(4), np.arange(4)] - own_terms
+    expected = -0.1 * np.log(own_terms / (own_terms + other_sums / 2))
+    np.testing.assert_allclose(values, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -27,7 +27,7 @@ SOFT = np.array(
 )
 
 
-def labels_of(kind):
+def choose_labels(kind):
     return SOFT if kind in ("soft", "cosine") else LABELS
 
 
@@ -35,7 +35,7 @@ def labels_of(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_equals_the_loops(kind, views):
     z = vectors.unit([6, views, 4])
-    labels = labels_of(kind)
+    labels = choose_labels(kind)
     for options in vectors.combinations(
         formulation=vectors.FORMULATIONS,
         anchor_views=("all", "first"),
@@ -43,13 +43,13 @@ def test_equals_the_loops(kind, views):
         positives=[kind],
     ):
         for denominator in vectors.DENOMINATORS:
-            own = options | {"denominator": denominator}
+            loss_options = options | {"denominator": denominator}
             np.testing.assert_allclose(
-                losses.supcon_loss(z, labels, **own),
-                reference.supcon_loss(z, labels, **own),
+                losses.supcon_loss(z, labels, **loss_options),
+                reference.supcon_loss(z, labels, **loss_options),
                 rtol=1e-5,
                 atol=1e-5,
-                err_msg=str(own),
+                err_msg=str(loss_options),
             )
         expected = reference.supcon_loss(z, labels, **options)
         for tiling in ({}, {"tile_rows": 5}, {"unit_length": True}):
@@ -66,12 +66,12 @@ def test_equals_the_loops(kind, views):
 @pytest.mark.parametrize("formulation", vectors.FORMULATIONS)
 def test_gradients_equal_finite_differences(kind, formulation):
     z, weights = vectors.unit([6, 2, 3], seed=1), np.arange(1.0, 7.0)
-    labels = labels_of(kind)
+    labels = choose_labels(kind)
     options = {
         "temperature": 0.3, "formulation": formulation, "positives": kind
     }  # fmt: skip
     expected = reference.finite_differences(
-        lambda x: (weights * reference.supcon_loss(x, labels, **options)).sum(),
+        lambda z: (weights * reference.supcon_loss(z, labels, **options)).sum(),
         z,
     )
     for function in (losses.supcon_loss, losses.tiled_supcon_loss):
@@ -88,12 +88,14 @@ def test_many_samples_are_weighed_in_parts():
     z = vectors.unit([300, 2, 8]).astype(np.float32)
     for kind in KINDS:
         expected = vectors.supcon_value_and_gradient(z, labels, positives=kind)
-        got = vectors.value_and_gradient(
+        results = vectors.value_and_gradient(
             lambda z, k=kind: losses.tiled_supcon_loss(z, labels, positives=k),
             z,
         )
-        for a, b in zip(got, expected, strict=True):
-            np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+        for tensor, expected_tensor in zip(results, expected, strict=True):
+            np.testing.assert_allclose(
+                tensor, expected_tensor, rtol=2e-5, atol=2e-6
+            )
 
 
 def test_one_label_each_is_the_loss_of_classes():
@@ -106,12 +108,12 @@ def test_one_label_each_is_the_loss_of_classes():
                 implementation=implementation, positives=kind
             )
             np.testing.assert_allclose(loss(hot, z), expected, rtol=1e-5)
-            again = losses.SupConLoss.from_config(loss.get_config())
-            assert again.positives == kind
+            rebuilt = losses.SupConLoss.from_config(loss.get_config())
+            assert rebuilt.positives == kind
 
 
 def test_a_cap_and_contrasts_go_with_it():
-    z, others = vectors.unit([6, 2, 4]), vectors.unit([3, 2, 4], seed=2)
+    z, contrasts = vectors.unit([6, 2, 4]), vectors.unit([3, 2, 4], seed=2)
     for options in vectors.combinations(positives=KINDS, positives_cap=(1, 3)):
         np.testing.assert_allclose(
             losses.supcon_loss(z, LABELS, temperature=0.1, **options),
@@ -122,7 +124,7 @@ def test_a_cap_and_contrasts_go_with_it():
     # Contrasts are samples like others, but no anchors.
     for kind in KINDS:
         every = reference.supcon_loss(
-            np.concatenate([z, others]),
+            np.concatenate([z, contrasts]),
             np.concatenate([LABELS, LABELS[:3]]),
             temperature=0.1,
             positives=kind,
@@ -132,7 +134,7 @@ def test_a_cap_and_contrasts_go_with_it():
                 z,
                 LABELS,
                 positives=kind,
-                contrast_projections=others,
+                contrast_projections=contrasts,
                 contrast_labels=LABELS[:3],
             ),
             every[:6],

@@ -39,20 +39,20 @@ def test_overwrites_the_oldest_rows_in_order():
         ],
     )
     expected = np.zeros([12, 2]), np.zeros(12)
-    done = position = 0
+    num_enqueued = position = 0
     # Wraps in the middle, twice; then more than there is room for.
     for rows in (4, 6, 4, 4, 5, 20):
-        part = slice(done, done + rows)
+        part = slice(num_enqueued, num_enqueued + rows)
         enqueue(z[part], labels[part])
-        done += rows
-        for row in range(done - min(rows, 12), done):
+        num_enqueued += rows
+        for row in range(num_enqueued - min(rows, 12), num_enqueued):
             expected[0][position] = z[row]
             expected[1][position] = labels[row]
             position = (position + 1) % 12
         got_z, got_labels, filled = queue.rows()
         np.testing.assert_allclose(got_z, expected[0], rtol=1e-6)
         np.testing.assert_array_equal(got_labels, expected[1])
-        np.testing.assert_array_equal(filled, np.arange(12) < done)
+        np.testing.assert_array_equal(filled, np.arange(12) < num_enqueued)
         assert queue.position == position
 
 
@@ -90,8 +90,8 @@ def test_gradient_flows_to_the_batch_alone():
     gradient, into_queue = tape.gradient(value, [tensor, queue.projections])
     assert into_queue is None
     expected = reference.finite_differences(
-        lambda x: reference.supcon_loss(
-            x, labels, temperature=0.3, queue=queued, queue_labels=queued_labels
+        lambda z: reference.supcon_loss(
+            z, labels, temperature=0.3, queue=queued, queue_labels=queued_labels
         ).sum(),
         z,
     )
@@ -133,7 +133,7 @@ def test_two_replicas_equal_one_device(mirrored_strategy, monkeypatch):
     strategy = mirrored_strategy
     z, labels = unit([5, 2, 4], seed=6), np.array([0, 0, 1, 2, 0])
     split = [slice(0, 3), slice(3, 5)]  # uneven
-    alone = losses.ProjectionQueue(20, 4)
+    single_queue = losses.ProjectionQueue(20, 4)
     with strategy.scope():
         queue = losses.ProjectionQueue(20, 4)
 
@@ -148,34 +148,42 @@ def test_two_replicas_equal_one_device(mirrored_strategy, monkeypatch):
         queue.enqueue(tf.reshape(z, [-1, 4]), tf.repeat(labels, 2))
         return results
 
-    for turn in range(3):  # the last two see what the ones before enqueued
-        rows = np.roll(z, turn, axis=0)
-        expected = step(alone, tf.constant(rows), tf.constant(labels))
-        got = vectors.on_two_replicas(
+    for step_number in range(
+        3
+    ):  # the last two see what the ones before enqueued
+        rows = np.roll(z, step_number, axis=0)
+        expected = step(single_queue, tf.constant(rows), tf.constant(labels))
+        results = vectors.on_two_replicas(
             strategy, functools.partial(step, queue), split, rows, labels
         )
-        for parts, whole in zip(got, expected, strict=True):
-            np.testing.assert_allclose(parts, whole, rtol=1e-4, atol=1e-6)
-        for one, mirrored in zip(alone.variables, queue.variables, strict=True):
+        for parts, expected_tensor in zip(results, expected, strict=True):
+            np.testing.assert_allclose(
+                parts, expected_tensor, rtol=1e-4, atol=1e-6
+            )
+        for variable, mirrored in zip(
+            single_queue.variables, queue.variables, strict=True
+        ):
             copies = strategy.experimental_local_results(mirrored)
             assert len(copies) == 2
             for copy in copies:
-                np.testing.assert_array_equal(copy, one)
+                np.testing.assert_array_equal(copy, variable)
 
 
 def test_checkpoint_and_config(tmp_path):
     queue, _, _ = filled_queue(8, 4)
     path = tf.train.Checkpoint(queue=queue).write(str(tmp_path / "queue"))
     loss = losses.SupConLoss(queue=queue)
-    again = keras.losses.deserialize(keras.losses.serialize(loss))
-    assert again.get_config() == loss.get_config()
-    assert again.queue.filled == 0  # a new queue, empty
-    restored = tf.train.Checkpoint(queue=again.queue)
+    rebuilt = keras.losses.deserialize(keras.losses.serialize(loss))
+    assert rebuilt.get_config() == loss.get_config()
+    assert rebuilt.queue.filled == 0  # a new queue, empty
+    restored = tf.train.Checkpoint(queue=rebuilt.queue)
     restored.read(path).assert_consumed()
-    for one, other in zip(queue.variables, again.queue.variables, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for variable, restored_variable in zip(
+        queue.variables, rebuilt.queue.variables, strict=True
+    ):
+        np.testing.assert_array_equal(variable, restored_variable)
     z, labels = unit([2, 2, 4]), np.array([0, 1])
-    assert again(labels, z) == loss(labels, z)
+    assert rebuilt(labels, z) == loss(labels, z)
     assert not queue.trainable_variables
 
 

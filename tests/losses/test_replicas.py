@@ -92,12 +92,12 @@ def test_three_steps_equal_those_of_one_device(tmp_path):
         for process in processes:
             _, errors = process.communicate()
             assert process.returncode == 0, f"{kind}: {errors[-3000:]}"
-    one = dict(np.load(tmp_path / "one.npz"))
-    assert len(one) > 20
+    single_device = dict(np.load(tmp_path / "one.npz"))
+    assert len(single_device) > 20
     for kind in running:
-        other = dict(np.load(tmp_path / f"{kind}.npz"))
-        assert other.keys() == one.keys()
-        for name, expected in one.items():
-            error = np.abs(other[name] - expected).max()
+        weights = dict(np.load(tmp_path / f"{kind}.npz"))
+        assert weights.keys() == single_device.keys()
+        for name, expected in single_device.items():
+            error = np.abs(weights[name] - expected).max()
             scale = max(np.abs(expected).max(), 0.1)
             assert error / scale < 5e-5, f"{kind} {name}: {error / scale}"

@@ -63,8 +63,9 @@ def test_the_family_equals_the_loops(options, positives):
     options = options | {"temperature": 0.3, "positives": positives}
     weights = np.arange(1.0, 6.0)
     differences = reference.finite_differences(
-        lambda x: (
-            weights * reference.supcon_loss(x, labels, constants=z, **options)
+        lambda moved: (
+            weights
+            * reference.supcon_loss(moved, labels, constants=z, **options)
         ).sum(),
         z,
     )
@@ -155,7 +156,10 @@ def test_gradient_equals_finite_differences(formulation):
     ):
         _, gradient = vectors.supcon_value_and_gradient(z, labels, **options)
         expected = reference.finite_differences(
-            lambda x, o=options: reference.supcon_loss(x, labels, **o).sum(), z
+            lambda z, loss_options=options: reference.supcon_loss(
+                z, labels, **loss_options
+            ).sum(),
+            z,
         )
         np.testing.assert_allclose(
             gradient, expected, atol=2e-6, err_msg=str(options)
@@ -184,7 +188,7 @@ def test_gradient_of_one_anchor_is_supplement_eq_8(formulation):
 @pytest.mark.parametrize("formulation", ["out", "in"])
 def test_gradient_through_the_norm_is_supplement_eq_12(formulation):
     w = np.random.default_rng(3).normal(size=[1, 1, 4]) * 7
-    others = vectors.unit([6, 4], seed=4)
+    contrasts = vectors.unit([6, 4], seed=4)
     labels = np.array([1, 0, 1, 1, 0, 2])
     _, gradient = vectors.value_and_gradient(
         lambda w: losses.supcon_loss(
@@ -193,14 +197,16 @@ def test_gradient_through_the_norm_is_supplement_eq_12(formulation):
             temperature=0.2,
             formulation=formulation,
             scale_by_temperature=False,
-            contrast_projections=others,
+            contrast_projections=contrasts,
             contrast_labels=labels,
         ),
         w,
     )
     norm = np.linalg.norm(w)
     z = w[0, 0] / norm
-    inner = reference.anchor_gradient(z, others, labels == 1, 0.2, formulation)
+    inner = reference.anchor_gradient(
+        z, contrasts, labels == 1, 0.2, formulation
+    )
     expected = (inner - np.dot(z, inner) * z) / norm
     np.testing.assert_allclose(gradient[0, 0], expected, rtol=1e-5, atol=1e-6)
 
@@ -245,9 +251,9 @@ def test_equal_projections_give_chance_level(formulation):
 
 def test_chance_level_is_the_plateau_that_users_reported():
     # tau / 0.07 scaling, batches 256 and 64: the numbers in public threads.
-    for batch, seen in ((256, 8.909), (64, 6.920)):
+    for batch, reported in ((256, 8.909), (64, 6.920)):
         chance = supcon.chance_loss(2 * batch - 1, 0.1, False) / 0.7
-        assert chance == pytest.approx(seen, abs=2e-3)
+        assert chance == pytest.approx(reported, abs=2e-3)
 
 
 def test_in_a_narrow_cone_l_out_costs_the_variance_of_similarities():
@@ -258,16 +264,22 @@ def test_in_a_narrow_cone_l_out_costs_the_variance_of_similarities():
     z = around / np.linalg.norm(around, axis=-1, keepdims=True)
     labels = np.arange(96) % 3
     logits = z @ z.T / 0.2
-    others = ~np.eye(96, dtype=bool)
-    same = (labels[:, None] == labels) & others
+    is_contrast = ~np.eye(96, dtype=bool)
+    is_positive = (labels[:, None] == labels) & is_contrast
 
-    def of_pairs(measure, pairs):
+    def over_pairs(measure, pairs):
         return np.array(
-            [measure(row[of]) for row, of in zip(logits, pairs, strict=True)]
+            [
+                measure(row[mask])
+                for row, mask in zip(logits, pairs, strict=True)
+            ]
         )
 
-    pull = of_pairs(np.mean, same) - of_pairs(np.mean, others)
-    spread, spread_of_same = of_pairs(np.var, others), of_pairs(np.var, same)
+    pull = over_pairs(np.mean, is_positive) - over_pairs(np.mean, is_contrast)
+    spread, spread_of_same = (
+        over_pairs(np.var, is_contrast),
+        over_pairs(np.var, is_positive),
+    )
     expected = {
         "out": math.log(95) - pull + spread / 2,
         "in": math.log(95) - pull + (spread - spread_of_same) / 2,
@@ -289,14 +301,14 @@ def test_in_a_narrow_cone_l_out_costs_the_variance_of_similarities():
 def test_inside_is_at_most_outside(denominator):
     z = vectors.unit([8, 2, 4], seed=5)
     labels = [0, 0, 1, 1, 1, 2, 2, 0]
-    out, inside = (
+    loss_out, loss_in = (
         losses.supcon_loss(
             z, labels, formulation=formulation, denominator=denominator
         ).numpy()
         for formulation in ("out", "in")
     )
-    assert (inside <= out + 1e-6).all()
-    assert (inside < out - 1e-3).any()
+    assert (loss_in <= loss_out + 1e-6).all()
+    assert (loss_in < loss_out - 1e-3).any()
 
 
 def test_self_supervised_is_every_sample_its_own_class():

@@ -22,11 +22,13 @@ def value_and_gradient(function, z):
     return loss.numpy(), gradient.numpy()
 
 
-def assert_same(got, expected, rtol=5e-6):
-    for a, b in zip(got, expected, strict=True):
+def assert_same(tensors, expected, rtol=5e-6):
+    for tensor, expected_tensor in zip(tensors, expected, strict=True):
         # The parts of a gradient that is 0 cancel from about this size.
-        scale = max(np.abs(b).max(), 0.1)
-        np.testing.assert_allclose(a / scale, b / scale, atol=rtol)
+        scale = max(np.abs(expected_tensor).max(), 0.1)
+        np.testing.assert_allclose(
+            tensor / scale, expected_tensor / scale, atol=rtol
+        )
 
 
 @pytest.mark.parametrize("views", [1, 3])
@@ -43,8 +45,8 @@ def test_equals_the_dense_loss(views, formulation, labels):
         "many": [4, -2, 4, 4, 9, -2, 9],
         "one class": [1] * 7,
     }[labels]
-    usual = [{"unit_length": True}, {"tile_rows": 4}]
-    others = [{"tile_rows": rows} for rows in (1, 7, 1000)]
+    usual_tilings = [{"unit_length": True}, {"tile_rows": 4}]
+    further_tilings = [{"tile_rows": rows} for rows in (1, 7, 1000)]
     for anchor_views, temperature in (
         ("all", 0.005),
         ("all", 0.07),
@@ -60,15 +62,17 @@ def test_equals_the_dense_loss(views, formulation, labels):
             lambda z, o=options: losses.supcon_loss(z, y, **o), z
         )
         is_usual = temperature != 0.07 or labels != "many"
-        for tiling in usual if is_usual else usual + others:
-            got = value_and_gradient(
+        for tiling in (
+            usual_tilings if is_usual else usual_tilings + further_tilings
+        ):
+            tensors = value_and_gradient(
                 lambda z, o=options, t=tiling: losses.tiled_supcon_loss(
                     z, y, **o, **t
                 ),
                 z,
             )
             # Logits of up to 200 have two digits less than those of 1.
-            assert_same(got, expected, 2e-5 if temperature < 0.02 else 5e-6)
+            assert_same(tensors, expected, 2e-5 if temperature < 0.02 else 5e-6)
 
 
 HOT = np.array([[1, 0], [1, 1], [0, 0], [0, 1], [1, 0], [1, 1], [0, 1]])
@@ -85,8 +89,8 @@ ALIKE = {
 }
 
 
-@pytest.mark.parametrize("alike", list(ALIKE))
-def test_denominators_and_caps_equal_the_dense_loss(alike, small_windows):
+@pytest.mark.parametrize("label_set", list(ALIKE))
+def test_denominators_and_caps_equal_the_dense_loss(label_set, small_windows):
     """A row per tile, tiles with some classes, one tile; any shift."""
     z = vectors.unit([7, 2, 4], seed=3).astype(np.float32)
     for tile_rows, options in zip(
@@ -103,10 +107,10 @@ def test_denominators_and_caps_equal_the_dense_loss(alike, small_windows):
         ),
         strict=True,
     ):
-        options = ALIKE[alike] | options
-        expected, got = (
-            value_and_gradient(functools.partial(f, **options), z)
-            for f in (
+        options = ALIKE[label_set] | options
+        expected, tensors = (
+            value_and_gradient(functools.partial(function, **options), z)
+            for function in (
                 losses.supcon_loss,
                 functools.partial(
                     losses.tiled_supcon_loss,
@@ -116,7 +120,7 @@ def test_denominators_and_caps_equal_the_dense_loss(alike, small_windows):
             )
         )
         # At most logits of 100.
-        assert_same(got, expected, 1e-5)
+        assert_same(tensors, expected, 1e-5)
 
 
 @pytest.fixture
@@ -143,7 +147,7 @@ def test_with_a_queue_equals_the_dense_loss(rows, small_windows):
         positives_cap=(None, 3),
     ):
         options |= {"queue": queue, "reduction": "none"}
-        expected, got = (
+        expected, tensors = (
             value_and_gradient(
                 functools.partial(
                     losses.SupConLoss(**options, implementation=name), labels
@@ -152,7 +156,7 @@ def test_with_a_queue_equals_the_dense_loss(rows, small_windows):
             )
             for name in ("dense", "tiled")
         )
-        assert_same(got, expected, 1e-5)
+        assert_same(tensors, expected, 1e-5)
 
 
 @pytest.mark.parametrize("temperature", [0.005, 0.1])
@@ -186,7 +190,7 @@ def test_equals_the_papers_loops(formulation):
     )
     weights = np.arange(1.0, 7.0)
     expected = reference.finite_differences(
-        lambda x: (weights * reference.supcon_loss(x, labels, **options)).sum(),
+        lambda z: (weights * reference.supcon_loss(z, labels, **options)).sum(),
         z,
     )
     np.testing.assert_allclose(gradient, expected, atol=1e-5)
@@ -271,29 +275,33 @@ def test_in_a_function(jit_compile, options, batch, monkeypatch):
         )
 
     in_tiles = {"unit_length", "tile_rows"}
-    of_dense = {k: v for k, v in options.items() if k not in in_tiles}
+    dense_options = {
+        name: value for name, value in options.items() if name not in in_tiles
+    }
     for size in (6,) if batch else (3, 6):
         z = vectors.unit([size, 2, 4]).astype(np.float32)
         labels = np.arange(size, dtype=np.int32) % 2
-        expected = vectors.supcon_value_and_gradient(z, labels, **of_dense)
+        expected = vectors.supcon_value_and_gradient(z, labels, **dense_options)
         expected = [tensor.numpy() for tensor in expected]
         for _ in range(2):  # the second use of a trace, too
-            assert_same([t.numpy() for t in step(z, labels)], expected)
+            assert_same(
+                [tensor.numpy() for tensor in step(z, labels)], expected
+            )
 
 
 def test_the_schedule_follows_the_documented_rule(monkeypatch):
-    used, unrolled_blocks = [], streaming._unrolled_blocks
+    block_counts, unrolled_blocks = [], streaming._unrolled_blocks
 
     def blocks(rows):
-        used.append(unrolled_blocks(rows))
-        return used[-1]
+        block_counts.append(unrolled_blocks(rows))
+        return block_counts[-1]
 
     monkeypatch.setattr(streaming, "_unrolled_blocks", blocks)
 
     def unrolls(z, **options):
-        used.clear()
+        block_counts.clear()
         losses.tiled_supcon_loss(z, [0, 1, 0, 1], **options)
-        return used == [1]
+        return block_counts == [1]
 
     z = tf.constant(vectors.unit([4, 2, 4]).astype(np.float32))
     assert unrolls(z, unit_length=True)
@@ -317,13 +325,15 @@ def test_implementation_chooses(monkeypatch):
     monkeypatch.setattr(
         pairs,
         "losses",
-        lambda *a: anchors.append(a[0].vectors.shape[0]) or by_pairs(*a),
+        lambda rows, *arguments: (
+            anchors.append(rows.vectors.shape[0]) or by_pairs(rows, *arguments)
+        ),
     )
     monkeypatch.setattr(tiled, "_STRIP", 4)
     capped = {"positives_cap": 3}
     several = capped | {"positives": "any"}
     all_at_once, in_strips, in_sums = [12], [4] * 3, []
-    for options, most, expected in (
+    for options, limit, expected in (
         ({}, 2**22, in_sums),
         (capped, 144, all_at_once),
         (capped, 143, in_strips),
@@ -331,7 +341,7 @@ def test_implementation_chooses(monkeypatch):
         (capped | {"implementation": "dense"}, 1, all_at_once),
         (several, 1, in_strips),
     ):
-        monkeypatch.setattr(supcon, "_PAIRS_AT_ONCE", most)
+        monkeypatch.setattr(supcon, "_PAIRS_AT_ONCE", limit)
         y = np.eye(3)[labels] if "positives" in options else labels
         losses.SupConLoss(**options)(y, z)
         assert anchors == expected
@@ -389,10 +399,12 @@ def test_two_replicas_equal_one_device(mirrored_strategy, options, labelled):
         )
 
     weights = np.arange(1.0, batch + 1, dtype=np.float32)
-    got = vectors.on_two_replicas(
+    tensors = vectors.on_two_replicas(
         mirrored_strategy, replica_step, split, z, labels, weights
     )
-    assert_same(got, value_and_gradient(lambda z: loss(z, labels, False), z))
+    assert_same(
+        tensors, value_and_gradient(lambda z: loss(z, labels, False), z)
+    )
 
 
 def test_the_gradient_exchanges_three_numbers_per_row(
