@@ -23,8 +23,8 @@ def smooth(count: int, side: int) -> tf.Tensor:
     return tf.saturate_cast(blobs, tf.uint8)
 
 
-def difference(left, right) -> np.ndarray:
-    return np.abs(np.asarray(left, np.int32) - np.asarray(right, np.int32))
+def difference(first, second) -> np.ndarray:
+    return np.abs(np.asarray(first, np.int32) - np.asarray(second, np.int32))
 
 
 def assert_same_everywhere(operation, *batch) -> np.ndarray:

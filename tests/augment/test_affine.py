@@ -76,8 +76,8 @@ def test_moves_are_exactly_pil(entry, fill):
 
 @pytest.mark.parametrize("fill", [_FILL, _GRAY])
 def test_rotations_are_exactly_pil(fill):
-    drawn = np.random.default_rng(0).uniform(-400, 400, 60)
-    degrees = _signed([*_ANGLES, 1e-3, 36000032, *drawn])
+    random_degrees = np.random.default_rng(0).uniform(-400, 400, 60)
+    degrees = _signed([*_ANGLES, 1e-3, 36000032, *random_degrees])
     for height, width in _SHAPES:
         pictures = _pictures(len(degrees), height, width)
         matrices = affine.rotation_matrices(degrees, height, width)
@@ -132,7 +132,7 @@ def test_what_goes_far_leaves_fill_alone():
     far = np.array([1e4, -1e4, 1e9, -1e9, 3e38, -3e38])
     pictures = _pictures(len(far), 32, 32)
     expected = np.broadcast_to(np.uint8(_FILL), pictures.shape)
-    for matrix, places in (
+    for matrix, columns in (
         ([1.0, 0.0, 0.0, 0.0, 1.0, 0.0], [2]),
         ([1.0, 0.0, 0.0, 0.0, 1.0, 0.0], [5]),
         ([1.0, 0.2, 0.0, 0.1, 1.0, 0.0], [2]),
@@ -140,7 +140,7 @@ def test_what_goes_far_leaves_fill_alone():
         ([0.5, 0.0, 0.0, 0.0, 2.0, 0.0], [5]),
     ):
         matrices = np.tile(matrix, [len(far), 1])
-        matrices[:, places] = far[:, np.newaxis]
+        matrices[:, columns] = far[:, np.newaxis]
         result = affine.affine_transform(pictures, matrices, _FILL)
         np.testing.assert_array_equal(result, expected)
 

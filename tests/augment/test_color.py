@@ -64,11 +64,13 @@ def test_blends_are_exactly_pil(adjust, enhancer, shape):
     factors = np.tile(factors, len(pictures) // len(factors))
     adjusted = adjust(tf.constant(pictures), tf.constant(factors))
     assert adjusted.dtype == tf.uint8
-    for picture, factor, ours in zip(pictures, factors, adjusted, strict=True):
+    for picture, factor, result in zip(
+        pictures, factors, adjusted, strict=True
+    ):
         expected = enhancer(Image.fromarray(picture)).enhance(float(factor))
-        np.testing.assert_array_equal(ours, np.asarray(expected), f"{factor}")
+        np.testing.assert_array_equal(result, np.asarray(expected), f"{factor}")
         if factor == 1.0:
-            np.testing.assert_array_equal(ours, picture)
+            np.testing.assert_array_equal(result, picture)
 
 
 @pytest.mark.parametrize(
@@ -86,15 +88,15 @@ def test_same_everywhere(operation):
 def test_hue_matches_colorsys_within_one_level(turn):
     pictures = _pictures(9, 8)
     turns = tf.fill([len(pictures)], turn)
-    turned = color.adjust_hue(tf.constant(pictures), turns)
+    results = color.adjust_hue(tf.constant(pictures), turns)
     expected = np.empty_like(pictures)
-    for place in np.ndindex(pictures.shape[:3]):
-        hue, saturation, value = colorsys.rgb_to_hsv(*pictures[place] / 255)
+    for index in np.ndindex(pictures.shape[:3]):
+        hue, saturation, value = colorsys.rgb_to_hsv(*pictures[index] / 255)
         rgb = colorsys.hsv_to_rgb((hue + turn) % 1.0, saturation, value)
-        expected[place] = np.round(np.multiply(rgb, 255))
-    assert inputs.difference(turned, expected).max() <= 1
+        expected[index] = np.round(np.multiply(rgb, 255))
+    assert inputs.difference(results, expected).max() <= 1
     if turn == 0.0:
-        np.testing.assert_array_equal(turned, pictures)
+        np.testing.assert_array_equal(results, pictures)
 
 
 def test_jitter_is_one_order_of_the_four_operations():
@@ -163,9 +165,9 @@ def test_blur_matches_loop_within_one_level(shape):
     sigmas = np.array([0.1, 0.7, 1.3, 2.0], np.float32)
     blurred = color.gaussian_blur(tf.constant(pictures), tf.constant(sigmas))
     assert blurred.dtype == tf.uint8 and blurred.shape == pictures.shape
-    for picture, sigma, ours in zip(pictures, sigmas, blurred, strict=True):
+    for picture, sigma, result in zip(pictures, sigmas, blurred, strict=True):
         expected = _blur_reference(picture, float(sigma))
-        assert np.abs(ours.numpy() - expected).max() < 1.0
+        assert np.abs(result.numpy() - expected).max() < 1.0
 
 
 def test_blur_keeps_constant_images_borders_and_small_images():
@@ -179,8 +181,8 @@ def test_hue_of_large_images_is_that_of_their_parts():
     rng = np.random.default_rng(2)
     large = rng.integers(0, 256, (3, 96, 128, 3)).astype(np.uint8)
     factors = tf.constant([0.07, -0.4, 0.5])
-    whole = color.adjust_hue(large, factors).numpy()
+    results = color.adjust_hue(large, factors).numpy()
     strips = large.reshape(3 * 12, 8, 128, 3)
     parts = color.adjust_hue(strips, tf.repeat(factors, 12))
-    np.testing.assert_array_equal(whole, tf.reshape(parts, whole.shape))
+    np.testing.assert_array_equal(results, tf.reshape(parts, results.shape))
     inputs.assert_same_everywhere(color.adjust_hue, large, factors)

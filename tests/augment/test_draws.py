@@ -17,9 +17,9 @@ def recorded(monkeypatch):
     """The calls of `operations.apply`, which runs all the same."""
     calls, apply = [], operations.apply
 
-    def record(images, steps, choices, draws, *others):
+    def record(images, steps, choices, draws, *arguments):
         calls.append((steps, np.asarray(choices), np.asarray(draws)))
-        return apply(images, steps, choices, draws, *others)
+        return apply(images, steps, choices, draws, *arguments)
 
     monkeypatch.setattr(operations, "apply", record)
     return calls
@@ -42,18 +42,18 @@ def test_frequencies_are_those_of_the_table(policy, recorded):
         cells[row, 0] = share * p * (1 - q)
         cells[0, row] = share * (1 - p) * q
         cells[0, 0] = cells.get((0, 0), 0.0) + share * (1 - p) * (1 - q)
-    seen = dict.fromkeys(cells, 0)
+    counts = dict.fromkeys(cells, 0)
     for pair in zip(first.tolist(), second.tolist(), strict=True):
-        seen[pair] += 1  # KeyError: operations of two sub-policies
+        counts[pair] += 1  # KeyError: operations of two sub-policies
     possible = [cell for cell in cells if cells[cell] > 0]
-    assert all(seen[cell] == 0 for cell in cells if cell not in possible)
+    assert all(counts[cell] == 0 for cell in cells if cell not in possible)
     test = stats.chisquare(
-        [seen[cell] for cell in possible], [cells[cell] for cell in possible]
+        [counts[cell] for cell in possible], [cells[cell] for cell in possible]
     )
     assert test.pvalue > 1e-3
-    for place, steps in enumerate((first_steps, second_steps)):
-        drawn = [(row[place][0], row[place][2]) for row in rows]
-        assert steps == [("Identity", 0.0), *drawn]
+    for position, steps in enumerate((first_steps, second_steps)):
+        expected_steps = [(row[position][0], row[position][2]) for row in rows]
+        assert steps == [("Identity", 0.0), *expected_steps]
     negative = np.mean(first_draws[:, 0] < 0.5)
     assert abs(negative - 0.5) < 0.01
 
@@ -67,11 +67,11 @@ def test_operations_are_drawn_uniformly_in_every_layer(count, recorded):
     assert len(recorded) == 3
     for steps, choices, _ in recorded:
         assert steps == [(name, 10.0) for name in names]
-        seen = np.bincount(choices, minlength=len(names))
-        assert stats.chisquare(seen).pvalue > 1e-3
+        counts = np.bincount(choices, minlength=len(names))
+        assert stats.chisquare(counts).pvalue > 1e-3
     pairs = recorded[0][1] * len(names) + recorded[1][1]  # independent layers
-    seen = np.bincount(pairs, minlength=len(names) ** 2)
-    assert stats.chisquare(seen).pvalue > 1e-3
+    counts = np.bincount(pairs, minlength=len(names) ** 2)
+    assert stats.chisquare(counts).pvalue > 1e-3
 
 
 def test_probability_is_that_of_a_layer(recorded):
@@ -94,6 +94,8 @@ def test_views_are_exactly_what_pil_makes_of_the_draws(policy, recorded):
         views = drawing(images, inputs.seeds(150))
         ranges = tables.RAND_AUGMENT_RANGES
     for i, image in enumerate(images):
-        drawn = [(steps[choices[i]], d[i]) for steps, choices, d in recorded]
-        expected = inputs.by_pil(image, drawn, ranges, fill)
+        drawn_steps = [
+            (steps[choices[i]], d[i]) for steps, choices, d in recorded
+        ]
+        expected = inputs.by_pil(image, drawn_steps, ranges, fill)
         np.testing.assert_array_equal(views[i], expected)

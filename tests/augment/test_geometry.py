@@ -20,10 +20,10 @@ def test_crop_boxes_are_inside_and_in_range(shape):
         )
 
     boxes = np.array([draw(seed).numpy() for seed in inputs.seeds(300)])
-    y, x, height, width = boxes.T
+    top, left, height, width = boxes.T
     assert boxes.dtype == np.int32
-    assert (y >= 0).all() and (y + height <= shape[0]).all()
-    assert (x >= 0).all() and (x + width <= shape[1]).all()
+    assert (top >= 0).all() and (top + height <= shape[0]).all()
+    assert (left >= 0).all() and (left + width <= shape[1]).all()
     area = height * width / (shape[0] * shape[1])
     assert area.min() > 0.19 and area.max() < 0.91  # whole pixels
     assert (width / height).min() > 0.48 and (width / height).max() < 1.53
@@ -49,8 +49,8 @@ def test_crop_box_falls_back_to_the_central_square(shape, expected):
 def test_random_resized_crop_is_the_resized_box():
     image = inputs.noise(60, 80, 3)
     seed = tf.constant([4, 2])
-    y, x, height, width = geometry.crop_box(tf.shape(image), seed)
-    crop = image[y : y + height, x : x + width]
+    top, left, height, width = geometry.crop_box(tf.shape(image), seed)
+    crop = image[top : top + height, left : left + width]
     expected = np.round(tf.image.resize(crop, [24, 24]))
     view = geometry.random_resized_crop(image, seed, 24)
     np.testing.assert_array_equal(view, expected)
@@ -62,15 +62,17 @@ def test_several_seeds_give_a_view_each():
     for side in (20, 90):
         image = inputs.noise(side, side, 3)
         views = geometry.random_resized_crop(image, seeds, 16)
-        alone = [geometry.random_resized_crop(image, s, 16) for s in seeds]
-        np.testing.assert_array_equal(views, alone)
+        single_views = [
+            geometry.random_resized_crop(image, seed, 16) for seed in seeds
+        ]
+        np.testing.assert_array_equal(views, single_views)
         graph = tf.function(
             lambda image: geometry.random_resized_crop(image, seeds, 16),
             input_signature=[tf.TensorSpec([None, None, 3], tf.uint8)],
         )
-        static = graph.get_concrete_function().output_shapes
-        assert static == (4, 16, 16, 3)
-        np.testing.assert_array_equal(graph(image), alone)
+        static_shape = graph.get_concrete_function().output_shapes
+        assert static_shape == (4, 16, 16, 3)
+        np.testing.assert_array_equal(graph(image), single_views)
 
 
 def _jpeg(pixels: np.ndarray, **options) -> bytes:
@@ -82,12 +84,12 @@ def _jpeg(pixels: np.ndarray, **options) -> bytes:
 @tf.function
 def _jpeg_views(contents, seeds, aspect):
     """Views of the window, and of the whole: several, and the first alone."""
-    whole = tf.io.decode_jpeg(contents, channels=3)
+    image = tf.io.decode_jpeg(contents, channels=3)
     return [
         crop(source, seed, 8, area=(0.1, 1.0), aspect=aspect)
         for crop, source in (
             (geometry.random_resized_crop_jpeg, contents),
-            (geometry.random_resized_crop, whole),
+            (geometry.random_resized_crop, image),
         )
         for seed in (seeds, seeds[0])
     ]
@@ -119,10 +121,14 @@ def test_jpeg_views_need_a_jpeg():
     pixels = inputs.noise(64, 64, 3).numpy()
     contents = _jpeg(pixels)
     png = tf.io.encode_png(pixels).numpy()
-    for bad in (b"", b"not an image", png, contents[:20], contents[:-900]):
+    for content in (b"", b"not an image", png, contents[:20], contents[:-900]):
         with pytest.raises(tf.errors.InvalidArgumentError):
             geometry.random_resized_crop_jpeg(
-                bad, tf.constant([1, 2]), 8, area=(1.0, 1.0), aspect=(1.0, 1.0)
+                content,
+                tf.constant([1, 2]),
+                8,
+                area=(1.0, 1.0),
+                aspect=(1.0, 1.0),
             )
 
 
@@ -134,9 +140,9 @@ def test_resize_crop_skips_no_pixel():
         (112, 112), Image.Resampling.BILINEAR
     )
     assert inputs.difference(shrunk, expected).max() <= 1
-    plain = np.round(tf.image.resize(noise[:224, :224], [112, 112]))
+    resized_by_two = np.round(tf.image.resize(noise[:224, :224], [112, 112]))
     unchanged = geometry.resize_crop(noise[:224, :224], 112)
-    np.testing.assert_array_equal(unchanged, plain)
+    np.testing.assert_array_equal(unchanged, resized_by_two)
     image = tf.constant([[[0] * 3, [3] * 3]], tf.uint8)
     resized = geometry.resize_crop(image, 4).numpy()[0, :, 0]
     np.testing.assert_array_equal(resized, [0, 1, 2, 3])  # 0, .75, 2.25, 3
@@ -147,8 +153,8 @@ def test_flip_frequency_and_content():
     flipped = geometry.random_flip(images, inputs.seeds(2000)).numpy()
     mirrored = images.numpy()[:, :, ::-1]
     is_mirror = (flipped == mirrored).all(axis=(1, 2, 3))
-    is_same = (flipped == images.numpy()).all(axis=(1, 2, 3))
-    assert (is_mirror ^ is_same).all()
+    is_unchanged = (flipped == images.numpy()).all(axis=(1, 2, 3))
+    assert (is_mirror ^ is_unchanged).all()
     assert abs(is_mirror.mean() - 0.5) < 4.5 * 0.5 / np.sqrt(2000)
 
 
@@ -157,9 +163,9 @@ def test_central_view_is_resize_then_crop(shape):
     """The same as resizing the whole image, in both orders of the sides."""
     image = inputs.smooth(1, max(shape))[0, : shape[0], : shape[1]]
     scaled = [side * 256 // min(shape) for side in shape]
-    whole = np.round(tf.image.resize(image, scaled, antialias=True))
-    y, x = ((side - 224) // 2 for side in scaled)
-    expected = whole[y : y + 224, x : x + 224]
+    resized = np.round(tf.image.resize(image, scaled, antialias=True))
+    top, left = ((side - 224) // 2 for side in scaled)
+    expected = resized[top : top + 224, left : left + 224]
     view = geometry.central_view(image, 224)
     assert inputs.difference(view, expected).max() <= 1
 
@@ -186,7 +192,7 @@ def test_both_views_take_any_size(shape, size):
 def test_errors():
     image, seed = inputs.noise(8, 8, 3), tf.constant([1, 2])
     crop = geometry.random_resized_crop
-    of_jpeg = geometry.random_resized_crop_jpeg
+    jpeg_crop = geometry.random_resized_crop_jpeg
     central, resize = geometry.central_view, geometry.resize_crop
     kinds = r"must be \[height, width, channels\] uint8 or float32, of 1 to 16"
     for function, arguments, message in (
@@ -194,7 +200,7 @@ def test_errors():
         (crop, (image, seed, 8, (0.5, 0.2)), r"got \(0.5, 0.2\)"),
         (crop, (image, seed, 8, (0.1, 1), (2.0, 1.0)), "`aspect` must be 0 <"),
         (crop, (image, seed, 0), "`size` must be at least 1 pixel, got 0"),
-        (of_jpeg, (b"", seed, 0), "`size` must be at least 1 pixel, got 0"),
+        (jpeg_crop, (b"", seed, 0), "`size` must be at least 1 pixel, got 0"),
         (central, (tf.cast(image, tf.int32), 8), f"`image` {kinds} .* int32"),
         (
             resize,
@@ -206,7 +212,11 @@ def test_errors():
             (image, inputs.seeds(0), 8),
             r"`seed` must be \[2\] or \[views, 2\] int32 .* got \(0, 2\) int32",
         ),
-        (of_jpeg, (b"", [1, 2, 3], 8), r"`seed` must be .*, got \(3,\) int32"),
+        (
+            jpeg_crop,
+            (b"", [1, 2, 3], 8),
+            r"`seed` must be .*, got \(3,\) int32",
+        ),
         (
             geometry.random_flip,
             (image, inputs.seeds(8)),
@@ -235,7 +245,7 @@ def test_central_view_in_a_function_of_images_of_any_size():
     assert view.get_concrete_function().output_shapes == (16, 16, 3)
     images = [inputs.noise(*side, 3) for side in ((20, 24), (16, 16))]
     expected = [geometry.central_view(image, 16) for image in images]
-    for image, wanted in zip(images, expected, strict=True):
-        np.testing.assert_array_equal(view(image), wanted)
+    for image, expected_view in zip(images, expected, strict=True):
+        np.testing.assert_array_equal(view(image), expected_view)
     files = tf.stack([tf.io.encode_png(image) for image in images])
     np.testing.assert_array_equal(views(files), expected)

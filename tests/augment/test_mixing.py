@@ -36,9 +36,9 @@ def _mix(mix_class, alpha, views, seed=_SEED):
 
 def _partner(soft, i):
     """Who a sample met by its soft label; itself where it met nobody else."""
-    others = [j for j in np.flatnonzero(soft[i]) if j != i]
-    assert len(others) <= 1
-    return others[0] if others else i
+    partners = [j for j in np.flatnonzero(soft[i]) if j != i]
+    assert len(partners) <= 1
+    return partners[0] if partners else i
 
 
 @pytest.mark.parametrize("alpha", [1e-9, 0.2, 1.0, 1e9])
@@ -48,8 +48,8 @@ def test_mixup_is_the_rounded_sum_that_the_labels_say(alpha):
     for i in range(24):
         weight = int(4096 * soft[i, i])
         assert weight == 4096 * soft[i, i]  # the pixels' weight, not about it
-        other = views[_partner(soft, i)].astype(np.int64)
-        total = weight * views[i].astype(np.int64) + (4096 - weight) * other
+        partner = views[_partner(soft, i)].astype(np.int64)
+        total = weight * views[i].astype(np.int64) + (4096 - weight) * partner
         np.testing.assert_array_equal(mixed[i], (total + 2048) // 4096)
     weights = soft.diagonal()
     if alpha == 1e-9:  # both gammas underflow: all or nothing
@@ -77,8 +77,8 @@ def test_cutmix_pastes_a_box_and_the_labels_count_its_pixels(alpha):
         expected = np.where(box[..., None], views[j], views[i])
         np.testing.assert_array_equal(mixed[i], expected)  # in both views
         assert soft[i, i] == np.float32(1 - box.mean())
-        inside = not (rows[[0, -1]].any() or columns[[0, -1]].any())
-        if inside and box.any():  # of the aspect of the image
+        is_inside = not (rows[[0, -1]].any() or columns[[0, -1]].any())
+        if is_inside and box.any():  # of the aspect of the image
             assert abs(rows.sum() - columns.sum() * 12 / 16) < 1
         sizes.append((rows.sum(), columns.sum()))
     if alpha == 1e-9:
@@ -101,11 +101,11 @@ def test_share_of_the_box_is_that_of_the_paper():
     views = np.zeros((count, 1, 64, 96, 3), np.uint8)
     views[::2] = 255
     mixed, soft = _mix(augment.CutMix, 0.5, views)
-    drawn = 1 - soft.diagonal()
+    drawn_shares = 1 - soft.diagonal()
     error = shares.std() / np.sqrt(count)
-    assert abs(drawn.mean() - shares.mean()) < 4 * error
-    assert drawn.std() == pytest.approx(shares.std(), rel=0.05)
-    assert stats.ks_2samp(drawn, shares).pvalue > 1e-3
+    assert abs(drawn_shares.mean() - shares.mean()) < 4 * error
+    assert drawn_shares.std() == pytest.approx(shares.std(), rel=0.05)
+    assert stats.ks_2samp(drawn_shares, shares).pvalue > 1e-3
     changed = (mixed != views)[:, 0, :, :, 0].mean(0)  # [H, W]
     for flipped in (changed[::-1], changed[:, ::-1]):
         assert np.abs(changed - flipped).max() < 0.06
@@ -122,8 +122,8 @@ def test_weights_are_beta(alpha):
     # Float64 has no numbers between 1 - 2**-53 and 1: judge the lower half.
     lower = np.minimum(draws, 0.5)
     expected = stats.beta(alpha, alpha).cdf
-    for at in np.linspace(0.001, 0.499, 50):
-        assert abs((lower <= at).mean() - expected(at)) < 0.015
+    for quantile in np.linspace(0.001, 0.499, 50):
+        assert abs((lower <= quantile).mean() - expected(quantile)) < 0.015
     if alpha > 0.1:
         assert stats.kstest(draws, expected).pvalue > 1e-3
 
@@ -131,16 +131,18 @@ def test_weights_are_beta(alpha):
 def test_partners_are_a_random_permutation():
     mix = augment.MixUp(4, alpha=1e9)  # halves: labels show the partners
 
-    def met(step):
+    def find_partners(step):
         seed = augment.fold_in(tf.constant([1, 0]), step)
         _, soft = mix(tf.zeros([4, 1, 1, 1, 3], tf.uint8), tf.range(4), seed)
-        others = soft - 0.5 * tf.eye(4)
-        return tf.argmax(others, axis=1), tf.reduce_sum(others, axis=0)
+        partner_weights = soft - 0.5 * tf.eye(4)
+        partners = tf.argmax(partner_weights, axis=1)
+        return partners, tf.reduce_sum(partner_weights, axis=0)
 
-    partners, taken = zip(
-        *tf.data.Dataset.range(960).map(met).as_numpy_iterator(), strict=True
+    partners, weight_sums = zip(
+        *tf.data.Dataset.range(960).map(find_partners).as_numpy_iterator(),
+        strict=True,
     )
-    np.testing.assert_array_equal(taken, 0.5)  # everybody once
+    np.testing.assert_array_equal(weight_sums, 0.5)  # everybody once
     _, counts = np.unique(partners, axis=0, return_counts=True)
     assert len(counts) == 24  # 4!
     assert stats.chisquare(counts).pvalue > 1e-3
@@ -163,24 +165,24 @@ def test_the_seed_decides_everywhere_alike(mix_class):
     dataset = dataset.map(lambda *batch: mix(*batch, _SEED))
     assert dataset.element_spec[0].shape.as_list() == [None, 2, 12, 16, 3]
     assert dataset.element_spec[1].shape.as_list() == [None, 3]
-    again = mix_class(**mix.get_config())
+    rebuilt = mix_class(**mix.get_config())
     for result in (
         graph(views, labels, _SEED),
         next(iter(dataset)),
-        again(views, labels, _SEED),
+        rebuilt(views, labels, _SEED),
     ):
-        for one, other in zip(result, expected, strict=True):
-            np.testing.assert_array_equal(one, other)
+        for tensor, expected_tensor in zip(result, expected, strict=True):
+            np.testing.assert_array_equal(tensor, expected_tensor)
     for seed in ([3, 6], [4, 5]):
-        other = graph(views, labels, tf.constant(seed))
-        assert (other[0] != expected[0]).numpy().any()
-        assert (other[1] != expected[1]).numpy().any()
+        result = graph(views, labels, tf.constant(seed))
+        assert (result[0] != expected[0]).numpy().any()
+        assert (result[1] != expected[1]).numpy().any()
     _, soft = mix(views, np.full(9, 2), _SEED)  # equal labels stay hard
     np.testing.assert_array_equal(soft, np.eye(3)[[2] * 9])
     for alpha in (1e-320, 1e300):
         _mix(mix_class, alpha, _views(8, 1, 2, 2))
-    nothing = mix(views[:0], labels[:0], _SEED)
-    assert nothing[0].shape == (0, 2, 12, 16, 3) and nothing[1].shape == (0, 3)
+    no_views, no_labels = mix(views[:0], labels[:0], _SEED)
+    assert no_views.shape == (0, 2, 12, 16, 3) and no_labels.shape == (0, 3)
 
 
 @pytest.mark.parametrize("mix_class", _MIXES)
@@ -192,15 +194,19 @@ def test_errors_name_value_and_rule(mix_class):
     with pytest.raises(ValueError, match="`num_classes` must be at least 2, g"):
         mix_class(1)
     mix, views, labels = mix_class(4), _views(4), np.arange(4)
-    for bad in (views[:, 0], views[..., :2], views.astype(np.float32)):
+    for bad_views in (views[:, 0], views[..., :2], views.astype(np.float32)):
         with pytest.raises(ValueError, match=r"`views` must be \[batch, views"):
-            mix(bad, labels, _SEED)
-    for bad in (labels[:3], labels.astype(np.float32), np.eye(4, dtype=int)):
+            mix(bad_views, labels, _SEED)
+    for bad_labels in (
+        labels[:3],
+        labels.astype(np.float32),
+        np.eye(4, dtype=int),
+    ):
         with pytest.raises(ValueError, match="`labels` must be .batch. integ"):
-            mix(views, bad, _SEED)
-    for bad in (tf.zeros([4, 2], tf.int32), tf.zeros([2]), tf.constant(3)):
+            mix(views, bad_labels, _SEED)
+    for bad_seed in (tf.zeros([4, 2], tf.int32), tf.zeros([2]), tf.constant(3)):
         with pytest.raises(ValueError, match=r"`seed` must be \[2\] int32, go"):
-            mix(views, labels, bad)
-    for bad in (labels + 1, labels - 1):
+            mix(views, labels, bad_seed)
+    for bad_labels in (labels + 1, labels - 1):
         with pytest.raises(tf.errors.InvalidArgumentError, match="in 0 ... 3"):
-            tf.function(mix)(views, bad, _SEED)
+            tf.function(mix)(views, bad_labels, _SEED)

@@ -60,15 +60,19 @@ def test_layers_of_keras_augment_views(name):
         crop_area=None,
         horizontal_flip=False,
     )
-    plain = data.make_views(source, 8, crop_area=None, horizontal_flip=False)
-    assert views.element_spec == plain.element_spec
-    (batch, labels), (before, _) = (next(iter(x)) for x in (views, plain))
+    plain_views = data.make_views(
+        source, 8, crop_area=None, horizontal_flip=False
+    )
+    assert views.element_spec == plain_views.element_spec
+    (batch, labels), (unaugmented, _) = (
+        next(iter(dataset)) for dataset in (views, plain_views)
+    )
     assert batch.dtype == tf.uint8 and labels.shape == [8]
-    assert (batch.numpy() != before.numpy()).any()
+    assert (batch.numpy() != unaugmented.numpy()).any()
     if name == "flip":
-        mirrored = before.numpy()[:, :, :, ::-1]
-        same = (batch == before).numpy() | (batch == mirrored).numpy()
-        assert same.reshape(16, -1).all()
+        mirrored = unaugmented.numpy()[:, :, :, ::-1]
+        is_flip = (batch == unaugmented).numpy() | (batch == mirrored).numpy()
+        assert is_flip.reshape(16, -1).all()
 
 
 def test_a_layer_that_changes_the_shape_is_refused():

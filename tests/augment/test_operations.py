@@ -38,8 +38,8 @@ def test_every_operation_at_every_level_is_exactly_pil(height, width):
     for picture, result, choice, draw in zip(
         pictures, results, choices, draws, strict=True
     ):
-        drawn = [(_STEPS[choice], draw)]
-        expected = inputs.by_pil(picture, drawn, _RANGES, fill)
+        drawn_steps = [(_STEPS[choice], draw)]
+        expected = inputs.by_pil(picture, drawn_steps, _RANGES, fill)
         np.testing.assert_array_equal(result, expected, f"{_STEPS[choice]}")
 
 
@@ -67,10 +67,10 @@ def test_levels_that_change_nothing():
     ]
     pictures = _pictures(len(steps), 32, 32)
     draws = _draws(len(steps))
-    same = operations.apply(
+    results = operations.apply(
         pictures, steps, np.arange(len(steps)), draws, _RANGES
     )
-    np.testing.assert_array_equal(same, pictures)
+    np.testing.assert_array_equal(results, pictures)
 
 
 @pytest.mark.parametrize(

@@ -89,8 +89,8 @@ def test_seeds_decide(name):
     views = policy(images, inputs.seeds(32)).numpy()
     np.testing.assert_array_equal(views, policy(images, inputs.seeds(32)))
     assert len({view.tobytes() for view in views}) >= 12
-    others = policy(images, inputs.seeds(32, root=12)).numpy()
-    assert np.mean((views != others).any(axis=(1, 2, 3))) > 0.7
+    other_views = policy(images, inputs.seeds(32, root=12)).numpy()
+    assert np.mean((views != other_views).any(axis=(1, 2, 3))) > 0.7
 
 
 def test_order_is_rotation_jitter_grayscale_warp_blur():
@@ -106,14 +106,16 @@ def test_order_is_rotation_jitter_grayscale_warp_blur():
         "blur": lambda part: color.gaussian_blur(part, 0.1 + 1.9 * width),
     }
     views = policy(images, seeds).numpy()
-    same = []
+    matching_orders = []
     for order in itertools.permutations(steps):
         composed = images
         for name in order:
             composed = steps[name](composed)
         if np.array_equal(composed, views):
-            same.append(order)
-    assert same == [("rotation", "jitter", "grayscale", "warp", "blur")]
+            matching_orders.append(order)
+    assert matching_orders == [
+        ("rotation", "jitter", "grayscale", "warp", "blur")
+    ]
 
 
 @pytest.mark.parametrize("name", [*_ALWAYS])
@@ -182,11 +184,11 @@ def test_config_rebuilds_the_policy(policy):
     config = policy.get_config()
     names = inspect.signature(type(policy)).parameters
     assert list(config) == list(names)
-    again = type(policy)(**config)
-    assert again.get_config() == config
+    rebuilt = type(policy)(**config)
+    assert rebuilt.get_config() == config
     images = _images(6)
     np.testing.assert_array_equal(
-        policy(images, inputs.seeds(6)), again(images, inputs.seeds(6))
+        policy(images, inputs.seeds(6)), rebuilt(images, inputs.seeds(6))
     )
 
 

@@ -42,12 +42,16 @@ def test_hashing_is_one_node_of_the_graph():
         return randomness.threefry(first, words[2:])
 
     column, row = [3, 1], [1, 5]
-    words = [tf.TensorSpec(x, tf.uint32) for x in (column, column, row, row)]
+    words = [
+        tf.TensorSpec(shape, tf.uint32) for shape in (column, column, row, row)
+    ]
     traced = twice.get_concrete_function(words)
-    nodes = [x for x in traced.graph.get_operations() if "Call" in x.type]
+    nodes = [
+        node for node in traced.graph.get_operations() if "Call" in node.type
+    ]
     assert len(nodes) == 2
-    assert len({x.get_attr("f").name for x in nodes}) == 1
-    assert [x.shape for x in traced.outputs] == [[3, 5]] * 2
+    assert len({node.get_attr("f").name for node in nodes}) == 1
+    assert [output.shape for output in traced.outputs] == [[3, 5]] * 2
 
 
 @pytest.mark.parametrize("axis", ["over_draws", "over_seeds", "raw_seeds"])
@@ -113,14 +117,14 @@ def test_fold_in_shapes_and_broadcast():
     assert randomness.fold_in(pair, 3).shape == (2,)
     batch = randomness.fold_in(pair, tf.range(5))
     assert batch.shape == (5, 2) and batch.dtype == tf.int32
-    alone = [randomness.fold_in(pair, i).numpy() for i in range(5)]
-    np.testing.assert_array_equal(batch, alone)
-    both = randomness.fold_in(batch, tf.range(5))
-    alone = [randomness.fold_in(batch[i], i).numpy() for i in range(5)]
-    np.testing.assert_array_equal(both, alone)
-    one_for_all = randomness.fold_in(batch, 9)
-    alone = [randomness.fold_in(batch[i], 9).numpy() for i in range(5)]
-    np.testing.assert_array_equal(one_for_all, alone)
+    single_seeds = [randomness.fold_in(pair, i).numpy() for i in range(5)]
+    np.testing.assert_array_equal(batch, single_seeds)
+    pairwise = randomness.fold_in(batch, tf.range(5))
+    single_seeds = [randomness.fold_in(batch[i], i).numpy() for i in range(5)]
+    np.testing.assert_array_equal(pairwise, single_seeds)
+    common = randomness.fold_in(batch, 9)
+    single_seeds = [randomness.fold_in(batch[i], 9).numpy() for i in range(5)]
+    np.testing.assert_array_equal(common, single_seeds)
 
 
 def test_fold_in_separates_epoch_position_view():

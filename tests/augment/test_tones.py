@@ -51,8 +51,8 @@ def _crossed(pictures, numbers) -> tuple[np.ndarray, np.ndarray]:
 def _by_pil(operation, pictures, *numbers) -> np.ndarray:
     return np.stack(
         [
-            np.asarray(operation(Image.fromarray(picture), *map(int, own)))
-            for picture, *own in zip(pictures, *numbers, strict=True)
+            np.asarray(operation(Image.fromarray(picture), *map(int, levels)))
+            for picture, *levels in zip(pictures, *numbers, strict=True)
         ]
     )
 
@@ -78,10 +78,10 @@ def test_operations_are_exactly_pil(ours, pils, numbers):
 
 def test_solarize_add_matches_numpy():
     pictures, additions = _crossed(_pictures(), _ADDITIONS)
-    ours = tones.solarize_add(pictures, additions)
+    results = tones.solarize_add(pictures, additions)
     raised = pictures + additions[:, None, None, None]
     expected = np.where(pictures < 128, np.minimum(raised, 255), pictures)
-    np.testing.assert_array_equal(ours, expected)
+    np.testing.assert_array_equal(results, expected)
 
 
 def test_auto_contrast_is_pils_for_all_darkest_and_brightest():
@@ -123,5 +123,5 @@ def test_same_everywhere(operation, high):
     pictures = _pictures()
     rng = np.random.default_rng(1)
     count = len(pictures)
-    own = [rng.integers(0, high, count).astype(np.int32)] if high else []
-    inputs.assert_same_everywhere(operation, pictures, *own)
+    levels = [rng.integers(0, high, count).astype(np.int32)] if high else []
+    inputs.assert_same_everywhere(operation, pictures, *levels)

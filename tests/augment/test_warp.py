@@ -59,7 +59,7 @@ def test_warp_length_scales_with_the_side():
 def test_one_pixel_and_length_zero_stay_and_negative_lengths_are_refused():
     for shape, length in (((3, 1, 1, 3), 23.0), ((3, 33, 40, 3), 0.0)):
         images = inputs.noise(*shape)
-        same = warp.random_warp(images, inputs.seeds(3), max_length=length)
-        np.testing.assert_array_equal(same, images)
+        results = warp.random_warp(images, inputs.seeds(3), max_length=length)
+        np.testing.assert_array_equal(results, images)
     with pytest.raises(ValueError, match="`max_length` must be >= 0, got -1"):
         warp.random_warp(images, inputs.seeds(3), -1.0)
