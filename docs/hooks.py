@@ -138,10 +138,10 @@ def api_page(room: str) -> str:
 
 
 def _is_made(name: str, module: str) -> bool:
-    """Whether a module makes the class of a name, as in `name = made...`."""
+    """Whether a module has `name = wrappers...`, a class of Keras 3."""
     path = ROOT / (module.replace(".", "/") + ".py")
     source = path.read_text() if path.exists() else ""
-    return re.search(rf"^{name} = made\.", source, re.MULTILINE) is not None
+    return re.search(rf"^{name} = wrappers\.", source, re.MULTILINE) is not None
 
 
 def _outside(page: str, markdown: str) -> dict[str, str]:

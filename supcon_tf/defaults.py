@@ -9,15 +9,3 @@ SIM_AUGMENT = {
     "warp_probability": 0.0,
     "blur_probability": 0.0,
 }
-_PAPERS_OPERATIONS = (
-    *("Identity", "AutoContrast", "Equalize", "Rotate", "Solarize", "Color"),
-    *("Posterize", "Contrast", "Brightness", "Sharpness"),
-    *("ShearX", "ShearY", "TranslateX", "TranslateY"),
-)
-# Operations of `RandAugment(num_operations=...)`, drawn uniformly. 14: the list
-# of its paper, Sec. 3, with the identity. 16: the list of the released code,
-# which does not count its identity.
-RAND_AUGMENT = {
-    14: _PAPERS_OPERATIONS,
-    16: (*_PAPERS_OPERATIONS, "Invert", "SolarizeAdd", "Cutout"),
-}

@@ -9,6 +9,7 @@ import pytest
 from absl import flags
 
 from supcon_tf import settings
+from supcon_tf.cli import commands
 from tests import forks
 from tests.tool_settings import BENCHMARKS, PROGRAMS, TOOLS
 
@@ -61,8 +62,12 @@ def test_documented_commands_parse(command, monkeypatch):
     values = flags.FlagValues()
     flags.DEFINE_string("flagfile", "", "", flag_values=values)
     settings.define_flags(settings_class, values)
-    values([script, *arguments])
-    settings.from_flags(settings_class, values)
+    _, *paths = values([script, *arguments])
+    positional = {}
+    if paths:
+        name = commands.POSITIONAL[pathlib.Path(script).stem]
+        positional = {name: tuple(paths)}
+    settings.from_flags(settings_class, values, **positional)
 
 
 def test_every_tool_and_preset_is_documented():

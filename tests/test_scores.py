@@ -6,6 +6,11 @@ from supcon_tf import scores
 from tests import score_rows
 
 
+def test_every_score_has_a_measure():
+    """Without a row of _MEASURES a score has no unit and no direction."""
+    assert all(scores._measure(score.path) for score in scores.SCORES)
+
+
 def test_paths_are_different_and_words_are_there():
     for name in ("path", "label", "title"):
         texts = {getattr(score, name) for score in scores.SCORES}

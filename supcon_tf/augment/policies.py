@@ -20,7 +20,6 @@ from supcon_tf.augment import (
     tables,
     warp,
 )
-from supcon_tf.defaults import RAND_AUGMENT
 
 # Draws of an operation: whether it is applied, and those of `operations.apply`.
 _DRAWS = 4
@@ -191,14 +190,15 @@ class RandAugment(_Policy):
             self.magnitude,
         )
         exceptions.require(
-            self.num_operations in RAND_AUGMENT,
-            f"`num_operations` must be {' or '.join(map(str, RAND_AUGMENT))}",
+            self.num_operations in tables.RAND_AUGMENT,
+            "`num_operations` must be "
+            f"{' or '.join(map(str, tables.RAND_AUGMENT))}",
             self.num_operations,
         )
         self.fill = affine.check_fill(self.fill)
 
     def _augment(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-        names = RAND_AUGMENT[self.num_operations]
+        names = tables.RAND_AUGMENT[self.num_operations]
         steps = [(name, self.magnitude) for name in names]
         draws = randomness.uniform(
             seeds,

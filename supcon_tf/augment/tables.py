@@ -1,7 +1,6 @@
 """The published tables: operations, their probabilities and levels.
 
-`operations.py` gives names and levels their meaning; the lists of RandAugment
-are in `supcon_tf/defaults.py`, where `config` reads their lengths.
+`operations.py` gives names and levels their meaning.
 """
 
 from __future__ import annotations
@@ -151,6 +150,19 @@ AUTO_AUGMENT = {
     "v0": (_parse(_V0), _RELEASED),
     "cifar10": (_parse(_CIFAR10), _SEARCHED),
     "svhn": (_parse(_SVHN), _SEARCHED),
+}
+
+_PAPERS_OPERATIONS = (
+    *("Identity", "AutoContrast", "Equalize", "Rotate", "Solarize", "Color"),
+    *("Posterize", "Contrast", "Brightness", "Sharpness"),
+    *("ShearX", "ShearY", "TranslateX", "TranslateY"),
+)
+# Operations of `RandAugment(num_operations=...)`, drawn uniformly. 14: the list
+# of its paper, Sec. 3, with the identity. 16: the list of the released code,
+# which does not count its identity.
+RAND_AUGMENT = {
+    14: _PAPERS_OPERATIONS,
+    16: (*_PAPERS_OPERATIONS, "Invert", "SolarizeAdd", "Cutout"),
 }
 
 RAND_AUGMENT_RANGES = Ranges(

@@ -1,4 +1,4 @@
-"""Maps of the levels of each channel, with the results of PIL's ImageOps.
+"""Maps of the levels of each channel, most of them those of PIL's ImageOps.
 
 Images are [batch, height, width, 3] uint8, as are the results; one number per
 image is [batch], whole, of any type. All arithmetic is on integers or, in

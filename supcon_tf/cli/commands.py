@@ -433,7 +433,7 @@ COMMANDS = {
     and not name.startswith("_")
 }
 # The setting of arguments without a flag.
-_POSITIONAL = {"predict": "images", "report": "runs", "search": "images"}
+POSITIONAL = {"predict": "images", "report": "runs", "search": "images"}
 
 
 def run(name: str) -> None:
@@ -446,7 +446,7 @@ def run(name: str) -> None:
     if settings_class is None:
         command_line.run_without_flags(command, about)
     else:
-        command_line.run(command, settings_class, _POSITIONAL.get(name), about)
+        command_line.run(command, settings_class, POSITIONAL.get(name), about)
 
 
 def settings_of(name: str) -> type[Settings] | None:

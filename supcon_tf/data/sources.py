@@ -72,7 +72,8 @@ class Source:
       read_weight: takes one record; returns its weight, [] float32.
       digests: [num_examples] int64, hashes of the bytes of image files; None
         where the files were not read.
-      fingerprint: returns a text that changes with size or time of the files.
+      fingerprint: returns a text that changes with size or time of the files;
+        labels, ids and texts need not be in it.
       faults: checks the files again; returns the first that have changed or
         cannot be read, each with the reason.
 

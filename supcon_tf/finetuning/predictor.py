@@ -24,6 +24,7 @@ from supcon_tf import gallery as galleries
 from supcon_tf.clients import model, paths, saved_model
 from supcon_tf.disk import files
 from supcon_tf.finetuning import images
+from supcon_tf.gallery import store
 from supcon_tf.host import trust
 
 _TEXT = "text"  # the input of an export that takes texts
@@ -131,7 +132,7 @@ class Predictor:
             "checkpoint": checkpoint["name"],
             "sha256": checkpoint["sha256"],
         }
-        galleries.check_made_of(str(path), gallery.made_of, identity)
+        store.check_made_of(str(path), gallery.made_of, identity)
         return galleries.Searcher(gallery, self.encode, path)
 
     def _answers(

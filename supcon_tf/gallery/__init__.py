@@ -5,11 +5,6 @@ answers for images and texts; `Gallery` is what is on disk.
 """
 
 from supcon_tf.gallery.answers import Answer, Match
-from supcon_tf.gallery.indexing import index, open_of_run
+from supcon_tf.gallery.indexing import index
 from supcon_tf.gallery.searching import Searcher, search
-from supcon_tf.gallery.store import (
-    Gallery,
-    Threshold,
-    check_made_of,
-    open_gallery,
-)
+from supcon_tf.gallery.store import Gallery, Threshold, open_gallery

@@ -9,6 +9,11 @@ import dataclasses
 class Match:
     """A row of a gallery that is similar to a query.
 
+    Example:
+      >>> from supcon_tf import gallery
+      >>> gallery.Match("cups/01.jpg", "cup", 0.93).class_name
+      'cup'
+
     Attributes:
       id: of the row, such as the path of an image.
       class_name: None for a row without a class.
@@ -23,6 +28,13 @@ class Match:
 @dataclasses.dataclass(frozen=True)
 class Answer:
     """The answer of a gallery to a query.
+
+    Example:
+      >>> from supcon_tf import gallery
+      >>> match = gallery.Match("cups/01.jpg", "cup", 0.93)
+      >>> answer = gallery.Answer("cup", True, {"cup": 0.9}, (match,))
+      >>> answer.name, answer.matches[0].id
+      ('cup', 'cups/01.jpg')
 
     Attributes:
       name: the first of `classes`; "unknown" for a query that is not known, and

@@ -44,6 +44,11 @@ _REMEDY = "Make the gallery again with tools/index.py --overwrite"
 class Threshold:
     """The least cosine to the nearest row that makes a query known.
 
+    Example:
+      >>> from supcon_tf import gallery
+      >>> gallery.Threshold(0.8, known_rate=0.95).cosine
+      0.8
+
     Attributes:
       cosine: the threshold.
       known_rate: share of the known examples that reach it.
@@ -303,6 +308,16 @@ def exists(path: epath.PathLike) -> bool:
 
 def open_gallery(path: epath.PathLike) -> Gallery:
     """Opens a gallery; its representations are read as they are needed.
+
+    Example:
+      >>> from supcon_tf import config, gallery
+      >>> settings = config.IndexSettings(
+      ...     "runs/mine", data_dir="photos/train", overwrite=True
+      ... )
+      >>> _ = gallery.index(settings)
+      >>> shelf = gallery.open_gallery("runs/mine/galleries/gallery")
+      >>> shelf.class_counts()
+      {'bright': 16, 'dark': 16, 'mid': 16}
 
     Raises:
       ValueError: there is no gallery, or a file of it is missing or cut.

@@ -6,8 +6,9 @@ import pathlib
 
 import tensorflow as tf
 
-from supcon_tf import exceptions, measures
+from supcon_tf import exceptions
 from supcon_tf.gallery import store
+from supcon_tf.measures import neighbors
 
 # A SavedModel is read by protocol buffers, whose limit is 2 GiB.
 _LARGEST = 2_000_000_000  # bytes
@@ -34,7 +35,7 @@ class Bank(tf.Module):
             "supcon_tf.load(RUN).gallery(NAME) beside an export without it",
             f"{num_bytes:,}",
         )
-        rows = measures.unit_rows("gallery", gallery.representations)
+        rows = neighbors.unit_rows("gallery", gallery.representations)
         self.rows = tf.Variable(rows, trainable=False)
         self._k = min(k, len(gallery))
         self._threshold = gallery.threshold and gallery.threshold.cosine

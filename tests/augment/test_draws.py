@@ -6,7 +6,6 @@ from scipy import stats
 
 from supcon_tf import augment
 from supcon_tf.augment import operations, tables
-from supcon_tf.defaults import RAND_AUGMENT
 from tests.augment import inputs
 
 _POLICIES = tuple(tables.AUTO_AUGMENT)
@@ -58,12 +57,12 @@ def test_frequencies_are_those_of_the_table(policy, recorded):
     assert abs(negative - 0.5) < 0.01
 
 
-@pytest.mark.parametrize("count", RAND_AUGMENT)
+@pytest.mark.parametrize("count", tables.RAND_AUGMENT)
 def test_operations_are_drawn_uniformly_in_every_layer(count, recorded):
     examples = 30_000
     policy = augment.RandAugment(num_layers=3, num_operations=count)
     policy(np.zeros([examples, 1, 1, 3], np.uint8), inputs.seeds(examples))
-    names = RAND_AUGMENT[count]
+    names = tables.RAND_AUGMENT[count]
     assert len(recorded) == 3
     for steps, choices, _ in recorded:
         assert steps == [(name, 10.0) for name in names]

@@ -1,7 +1,6 @@
 import pytest
 
 from supcon_tf.augment import operations, tables
-from supcon_tf.defaults import RAND_AUGMENT
 
 
 @pytest.mark.parametrize(
@@ -50,9 +49,9 @@ def test_sub_policies(policy, first, last, probabilities, levels):
 
 
 def test_operations_of_rand_augment():
-    for names in RAND_AUGMENT.values():
+    for names in tables.RAND_AUGMENT.values():
         assert len({*names}) == len(names) and {*names} <= {*operations.NAMES}
         assert names[0] == "Identity"
-    fewer, more = RAND_AUGMENT[14], RAND_AUGMENT[16]
+    fewer, more = tables.RAND_AUGMENT[14], tables.RAND_AUGMENT[16]
     assert (len(fewer), len(more)) == (14, 16 + 1)
     assert set(more) - set(fewer) == {"Invert", "SolarizeAdd", "Cutout"}

@@ -58,6 +58,8 @@ def test_configuration_holds_every_constructor_argument(kind):
     options = {
         name: value for name, value in OTHER.items() if name in arguments
     }
+    if kind is losses.SupConLoss:  # a queue and positives have other tests
+        assert {*arguments} <= {*OTHER, "queue", "positives"}
     configured = kind(**options)
     assert set(arguments) == set(default.get_config())
     assert configured.get_config().items() >= options.items()

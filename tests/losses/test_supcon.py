@@ -1,5 +1,6 @@
 """supcon_loss against the paper's loops and closed forms."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -8,6 +9,7 @@ import tensorflow as tf
 
 from supcon_tf import losses
 from supcon_tf.losses import supcon
+from supcon_tf.losses.options import Options
 from tests import reference
 from tests.losses import vectors
 
@@ -50,6 +52,15 @@ FAMILY = [
     {"spread": 0.4, "denominator": "sincere"},
     {"spread": 0.4, "positives_cap": 3, "formulation": "in"},
 ]
+
+
+def test_every_option_is_compared_with_the_loops():
+    """In windows and by sums too: a new option needs a row of FAMILY."""
+    names = {field.name for field in dataclasses.fields(Options)}
+    papers = {"temperature", "formulation", "denominator", "positives_cap"}
+    papers |= {"anchor_views", "scale_by_temperature"}  # the first test
+    others = {"positives", "unsupervised_classes"}  # tests of their own
+    assert names == papers | others | {name for row in FAMILY for name in row}
 
 
 @pytest.mark.parametrize("options", FAMILY)

@@ -1,5 +1,6 @@
 """The chance level of a run is what its own loss makes of equal projections."""
 
+import dataclasses
 import types
 
 import numpy as np
@@ -9,6 +10,7 @@ import tensorflow as tf
 from supcon_tf import config, data, losses
 from supcon_tf.data import sampling
 from supcon_tf.keras_2 import keras
+from supcon_tf.losses.options import Options
 from supcon_tf.training import builders, chance
 
 BATCH, SIZES = 16, (80, 40, 20, 10, 10)
@@ -112,6 +114,13 @@ def assert_level(settings, images, replicas=1, parts=1):
     error = 0.02 if settings.num_views == 1 else 0.004
     assert level == pytest.approx(measured(settings, images, parts), rel=error)
     return level
+
+
+def test_every_option_of_the_loss_has_a_case():
+    names = {field.name for field in dataclasses.fields(Options)}
+    # All views have the same loss; kinds of positives have tests of their own.
+    names -= {"anchor_views", "positives"}
+    assert names <= {name for options in CASES.values() for name in options}
 
 
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
