@@ -99,11 +99,20 @@ def test_a_function_of_ones_own(tmp_path, monkeypatch):
     made = models.named_encoder("network_module:network", 16, normalize=False)
     assert made.preprocessing == "auto" and not made.normalize
     assert made(np.zeros([1, 16, 16, 3], np.uint8)).shape == (1, 5)
-    assert models.named_encoder("network_module:encoder", 16).preprocessing == "torch"
+    assert (
+        models.named_encoder("network_module:encoder", 16).preprocessing
+        == "torch"
+    )
     for name, message in (
-        ("network_module:nothing", "package.module:function that can be imported, got n"),
+        (
+            "network_module:nothing",
+            "package.module:function that can be imported, got n",
+        ),
         ("none.such:f", "can be imported, got none.such:f: No module named"),
-        ("network_module:number", "network_module:number must return a keras.Model, got"),
+        (
+            "network_module:number",
+            "network_module:number must return a keras.Model, got",
+        ),
         ("keras:AlexNet", "keras: and one of ConvNeXtBase, .*got keras:AlexN"),
     ):
         with pytest.raises(ValueError, match=message):
