@@ -37,7 +37,7 @@ def odd(image_folder, tiny_settings, tmp_path_factory):
     """
     root = tmp_path_factory.mktemp("odd") / NAME
     shutil.copytree(image_folder, root / "data")
-    own = tiny_settings(root / "run", data_dir=str(root / "data"), epochs=1)
+    own = tiny_settings(root / "own", data_dir=str(root / "data"), epochs=1)
     return root, training.pretrain(own)
 
 
