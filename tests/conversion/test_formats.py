@@ -157,6 +157,7 @@ def test_wrong_arguments_are_named(model):
             formats.to_tflite(model, "int8", images)
 
 
+@pytest.mark.not_quick
 def test_an_onnx_file_is_valid_and_takes_any_number_of_images(converted):
     loaded = onnx.load_model_from_string(converted["onnx"])
     onnx.checker.check_model(loaded, full_check=True)
