@@ -42,7 +42,7 @@ def pytest_collection_modifyitems(config, items):
     if config.getoption("--quick"):  # of each test, the first case that runs
         first = {}
         for item in items:
-            if not is_slow(item):
+            if not is_slow(item) and not item.get_closest_marker("not_quick"):
                 first.setdefault((item.path, item.originalname), item)
         items[:] = first.values()
 
@@ -59,7 +59,7 @@ def is_slow(item):
 def quick(request):
     """With --quick, a test is skipped where it first starts what takes long.
 
-    That is a process, `fit`, or an export.
+    That is a process, a training, an export, or a second replica.
     """
     if not request.config.getoption("--quick"):
         yield
@@ -67,24 +67,48 @@ def quick(request):
     import tensorflow as tf
 
     from supcon_tf.keras_2 import keras
+    from supcon_tf.training import loop
 
     def skip(*_, **__):
         pytest.skip("--quick: starts a process, a training or an export")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess.Popen, "__init__", skip)
-        patch.setattr(keras.Model, "fit", skip)
+        patch.setattr(loop, "fit", skip)  # a run of no epochs, too
+        for name in ("fit", "train_on_batch", "save"):
+            patch.setattr(keras.Model, name, skip)
         patch.setattr(tf.saved_model, "save", skip)
         yield
 
 
+# Rooms whose tests compare what a graph computes, some of them to the bit.
+_COMPUTING = {"augment", "keras_3", "losses", "measures", "models", "serving"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def rewritten_functions(request, two_logical_cpus):
+    """In these rooms, TensorFlow rewrites functions, as it does for users.
+
+    Pipelines stay as the process began, see `two_logical_cpus`.
+    """
+    import tensorflow as tf
+
+    if not request.config.getoption("--quick"):
+        is_spared = request.path.parent.name not in _COMPUTING
+        is_spared &= not request.config.getoption("--run_slow")
+        options = {"disable_meta_optimizer": is_spared}
+        tf.config.optimizer.set_experimental_options(options)
+
+
 @pytest.fixture(scope="session")
-def mirrored_strategy():
+def mirrored_strategy(request):
     """The process's one MirroredStrategy, on two logical CPU devices.
 
     A second strategy of another size in the same process breaks TensorFlow's
     collectives, so every in-process test shares this one.
     """
+    if request.config.getoption("--quick"):
+        pytest.skip("--quick: a second replica")
     import tensorflow as tf
 
     from supcon_tf import distribute
@@ -94,9 +118,19 @@ def mirrored_strategy():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def two_logical_cpus():
-    """Splits the CPU before TensorFlow starts; ordinary tests use one."""
+def two_logical_cpus(request):
+    """Splits the CPU before TensorFlow starts; ordinary tests use one.
+
+    Nor does TensorFlow rewrite graphs before it runs them, but with --run_slow,
+    and in the processes that tests start: it takes a fifth of the suite, most
+    of it for pipelines of which a few batches are read.
+    """
     import tensorflow as tf
+
+    if not request.config.getoption("--run_slow"):
+        tf.config.optimizer.set_experimental_options(
+            {"disable_meta_optimizer": True}
+        )
 
     if "PYTEST_XDIST_WORKER" in os.environ:  # a core each
         tf.config.threading.set_intra_op_parallelism_threads(1)

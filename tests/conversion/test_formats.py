@@ -72,6 +72,7 @@ def converted(model):
     } | {"onnx": formats.to_onnx(model)}
 
 
+@pytest.mark.not_quick
 @pytest.mark.parametrize(
     ("name", "tolerance"),
     [("float32", 1e-5), ("float16", 1e-2), ("int8", 0.1), ("onnx", 1e-5)],
@@ -91,6 +92,7 @@ def test_a_file_gives_what_the_model_gives(
     np.testing.assert_allclose(outputs.sum(axis=1), 1, rtol=1e-5)
 
 
+@pytest.mark.not_quick
 @pytest.mark.parametrize("precision", ["float32", "float16", "int8"])
 def test_a_file_is_what_an_app_expects(converted, precision):
     interpreter = tf.lite.Interpreter(model_content=converted[precision])
@@ -111,12 +113,14 @@ def test_a_file_is_what_an_app_expects(converted, precision):
     }
 
 
+@pytest.mark.not_quick
 def test_smaller_precisions_make_smaller_files(converted):
     sizes = {name: len(content) for name, content in converted.items()}
     assert sizes["float16"] < 0.65 * sizes["float32"]
     assert sizes["int8"] < sizes["float16"]
 
 
+@pytest.mark.not_quick
 def test_calibration_images_matter(model, converted, expected):
     """What one black image tells of the ranges is wrong."""
     black = formats.to_tflite(model, "int8", np.zeros_like(CALIBRATION[:1]))
@@ -154,6 +158,7 @@ def test_wrong_arguments_are_named(model):
             formats.to_tflite(model, "int8", images)
 
 
+@pytest.mark.not_quick
 def test_an_onnx_file_is_valid_and_takes_any_number_of_images(converted):
     onnx_model = onnx.load_model_from_string(converted["onnx"])
     onnx.checker.check_model(onnx_model, full_check=True)

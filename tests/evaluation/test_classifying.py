@@ -55,7 +55,9 @@ def test_classifiers_part_by_part(few):
 def test_an_evaluation_of_many_classes(copy_run, tmp_path, few):
     """Three stand for ten thousand: no file has what grows with more."""
     run = copy_run(tmp_path / "run")
-    own = config.EvaluateSettings(str(run.path), plotted_images=0)
+    own = config.EvaluateSettings(
+        str(run.path), sample_images=0, plotted_images=0
+    )
     many = evaluation.evaluate(own)
     stage = run.stage("linear")
     assert json.loads(stage.evaluation_file.read_text()) == many

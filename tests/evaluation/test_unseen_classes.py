@@ -50,7 +50,7 @@ def run(birds, copy_run, tmp_path):
 
 
 def evaluated(run, **options):
-    own = {"plane": "pca", "sample_images": 3, **options}
+    own = {"plane": "pca", "sample_images": 0, **options}
     return evaluation.evaluate(config.EvaluateSettings(str(run.path), **own))
 
 
@@ -87,7 +87,8 @@ def test_retrieval_and_neighbors_are_among_the_test_images(run, capsys):
 
 
 def test_table_and_page_show_them(run):
-    results = evaluated(run, label_issues=5, knn_leave_one_out=True)
+    own = {"label_issues": 5, "knn_leave_one_out": True}
+    results = evaluated(run, sample_images=3, **own)
     score_rows.check(results)
     assert results["knn_among_test"]["k"] == 7  # as many as each class has
     assert results["bank_examples"] == 48  # for what is of training images

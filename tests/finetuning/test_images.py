@@ -58,7 +58,9 @@ def test_the_run_has_the_network_and_the_classifier_that_were_chosen(run):
         assert row["gain"] == pytest.approx(gain, abs=1e-4)
         assert row["gain_standard_error"] > 0
     assert not run.trainings.exists() and run.tool == "finetune"
-    measured = evaluation.evaluate(config.EvaluateSettings(str(run.path)))
+    measured = evaluation.evaluate(
+        config.EvaluateSettings(str(run.path), plotted_images=0)
+    )
     assert measured["pretrained"]["top_1"] > 0.8
 
 

@@ -50,7 +50,8 @@ def assert_equals_the_loops(labels, z, temperature=2.0):
 @pytest.mark.parametrize("views", [1, 2, 3])
 @pytest.mark.parametrize("kind", LABELS)
 def test_value_and_gradient_are_those_of_the_loops(kind, views):
-    assert_equals_the_loops(LABELS[kind], Z[:, :views])
+    numbers = 4 - views  # of three views one: the loops take longest
+    assert_equals_the_loops(LABELS[kind], Z[:, :views, :numbers])
 
 
 @pytest.mark.parametrize("temperature", [0.2, 0.5, 20.0])

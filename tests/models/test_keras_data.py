@@ -51,7 +51,7 @@ def sums_of(batches, count):
 
 
 def test_endless_views_know_their_epoch():
-    model = supcon_model()
+    model = supcon_model(run_eagerly=True)  # not traced three times
     history = model.fit(
         views(), epochs=2, validation_data=views(seed=1), verbose=0
     )
@@ -164,13 +164,14 @@ def test_accuracy_is_that_of_projections_or_of_every_view(tmp_path):
     rule = "`metrics` must be of projections, as losses.ContrastiveAccuracy.. "
     with pytest.raises(ValueError, match=rule + ".*, got accuracy"):
         model.compile("sgd", losses.SupConLoss(), metrics=["accuracy"])
-    model.compile(
-        "sgd", losses.SupConLoss(), metrics=[losses.ContrastiveAccuracy()]
-    )
+    eagerly = {"run_eagerly": True}
+    metrics = [losses.ContrastiveAccuracy()]
+    model.compile("sgd", losses.SupConLoss(), metrics=metrics, **eagerly)
     model.fit(views(), verbose=0)
 
     model = models.ClassifierModel(network(), 4)
-    model.compile("sgd", losses.CrossEntropyLoss(), metrics=["accuracy"])
+    loss = losses.CrossEntropyLoss()
+    model.compile("sgd", loss, metrics=["accuracy"], **eagerly)
     history = model.fit(views(), validation_data=views(), verbose=0).history
     x = np.concatenate([x for x, _ in views().take(STEPS)])
     y = np.concatenate([y for _, y in views().take(STEPS)])

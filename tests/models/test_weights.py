@@ -299,6 +299,7 @@ def test_a_broken_file_is_one_line(tmp_path):
         models.load_weights(encoder, tmp_path / "none.h5")
 
 
+@pytest.mark.not_quick
 def test_efficientnet_divides_by_the_deviation_as_keras_does(
     tmp_path, monkeypatch
 ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html.parser
 import re
 import shutil
@@ -54,14 +55,13 @@ def runs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pages(runs, tmp_path_factory):
-    """The written pages by name: one run, several, and what is unusual."""
+    """Writes a page by name, once: one run, several, and what is unusual."""
     root = tmp_path_factory.mktemp("pages")
     shown = {name: [runs[name]] for name in ("many", "pretrained")}
     shown["two"] = [runs["supcon"], runs["hostile"]]
-    return {
-        name: reports.write_report(paths, root / f"{name}.html")
-        for name, paths in shown.items()
-    }
+    return functools.cache(
+        lambda name: reports.write_report(shown[name], root / f"{name}.html")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +82,7 @@ def browser(request):
 
 @pytest.mark.parametrize("name", ["two", "many", "pretrained"])
 def test_a_browser_shows_everything(browser, pages, name):
-    address = f"file://{pages[name]}"
+    address = f"file://{pages(name)}"
     page = browser.new_page()
     said, requested = [], []
     page.on("console", lambda x: said.append(f"{x.type}: {x.text}"))
@@ -137,7 +137,7 @@ class Outline(html.parser.HTMLParser):
 
 @pytest.mark.parametrize("name", ["two", "many", "pretrained"])
 def test_pages_are_well_formed_and_self_contained(pages, name):
-    text = pages[name].read_text()
+    text = pages(name).read_text()
     outline = Outline()
     outline.feed(text)
     assert not outline.open
@@ -156,7 +156,7 @@ def test_pages_are_well_formed_and_self_contained(pages, name):
 
 
 def test_names_from_data_stay_text(pages):
-    text = pages["two"].read_text()
+    text = pages("two").read_text()
     outline = Outline()
     outline.feed(text)
     words = "".join(outline.text)
@@ -170,11 +170,12 @@ def test_names_from_data_stay_text(pages):
 
 def test_the_same_runs_give_the_same_bytes(pages, runs, tmp_path):
     again = reports.write_report([runs["many"]], tmp_path / "x/report.html")
-    assert again.read_bytes() == pages["many"].read_bytes()
+    assert again.read_bytes() == pages("many").read_bytes()
     assert len(again.read_bytes()) < 1_500_000
     assert [x.name for x in again.parent.iterdir()] == ["report.html"]
 
 
+@pytest.mark.not_quick
 def test_runs_of_one_name_are_told_apart(runs, tmp_path):
     same_end = tmp_path / "other" / "pretrained"
     same_end.parent.mkdir()

@@ -359,6 +359,7 @@ def test_tfds_gives_what_is_generated(of_tfds, images):
         assert measured == {**generated, "source": name}
 
 
+@pytest.mark.not_quick
 def test_tfds_sets_that_are_not_the_runs(of_tfds):
     images, labels = small_images()
 

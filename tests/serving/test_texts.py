@@ -44,10 +44,9 @@ np.savez(sys.argv[2], **arrays)
 
 @pytest.fixture(scope="module")
 def exported(finished_text_run):
-    evaluation.evaluate(config.EvaluateSettings(str(finished_text_run.path)))
-    settings = config.ExportSettings(
-        str(finished_text_run.path), prototypes=True
-    )
+    path = str(finished_text_run.path)
+    evaluation.evaluate(config.EvaluateSettings(path, plotted_images=0))
+    settings = config.ExportSettings(path, prototypes=True)
     return serving.export(settings)
 
 

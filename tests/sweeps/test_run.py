@@ -23,6 +23,7 @@ from supcon_tf.training import preemption
 from tests import forks
 from tests.faults.processes import holder
 from tests.sweeps.results import write_evaluation
+from tests.tools import test_paths
 
 
 class Pretended:
@@ -82,10 +83,10 @@ def read(path):
 def test_a_failed_cell_is_recorded_and_the_rest_goes_on(
     tiny_settings, image_folder, tmp_path
 ):
-    """Real processes: one finds no images, one learns."""
+    """Real processes, in a folder of an odd name: one finds no images."""
     flags = tmp_path / "linear.flags"
     flags.write_text("--epochs=5\n--crop_area=\n--nohorizontal_flip\n")
-    path = tmp_path / "sweep"
+    path = tmp_path / test_paths.NAME / "sweep"
     settings = config.SweepSettings(
         **vars(tiny_settings(path)),
         **{"sweep": (f"data_dir=/nowhere,{image_folder}",), "parallel": 2},

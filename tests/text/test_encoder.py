@@ -155,7 +155,9 @@ def test_keras_saves_the_model(tmp_path):
     classifier = models.layers.classifier(2)
     parts = encoder, models.NoProjectionHead(), classifier
     model = models.SupConModel(*parts, classifier_weight=0.5)
-    model.compile(training.AdamW(1e-2), losses.SupConLoss(0.3))
+    # Eagerly, since tracing a step takes longest.
+    optimizer = training.AdamW(1e-2)
+    model.compile(optimizer, losses.SupConLoss(0.3), run_eagerly=True)
     tokens = made_tokens(6, 3, 5, 8)
     batch = tokens[:, np.newaxis], np.array([0, 1, 0, 1])
     model.train_on_batch(*batch)

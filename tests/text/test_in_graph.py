@@ -144,6 +144,7 @@ ENDINGS = [
 ]
 
 
+@pytest.mark.not_quick
 def test_bytes_are_merged_as_the_tokenizer_merges_them(byte_files):
     byte_tokenizer = roberta(byte_files)
     runs = ["a" * n for n in range(1, 30)] + ["ab" * 40, "é" * 50, "aab" * 30]

@@ -12,6 +12,9 @@ from supcon_tf.reports import write_report
 from supcon_tf.training import builders, input_pipeline
 from tests import score_rows
 
+# An evaluation of numbers alone: pictures take longest.
+NUMBERS = {"sample_images": 0, "plotted_images": 0}
+
 
 def constant_views(run, **options):
     """Settings of stage 2 on representations that are computed once."""
@@ -47,7 +50,7 @@ def test_weights_of_a_manifest_count_in_both_stages(tiny_settings, weighted):
     )
     path = str(run.path)
     training.train_linear(constant_views(run, epochs=40))
-    measured = evaluation.evaluate(config.EvaluateSettings(path))
+    measured = evaluation.evaluate(config.EvaluateSettings(path, **NUMBERS))
     for classifier in ("pretrained", "linear"):
         assert measured[classifier]["top_1"] > 0.8, measured
 
@@ -230,7 +233,9 @@ def test_classes_with_parents(tiny_settings, tmp_path):
     run = training.pretrain(
         tiny_settings(hierarchy=str(parents), objective="supcon+ce", epochs=3)
     )
-    measured = evaluation.evaluate(config.EvaluateSettings(str(run.path)))
+    measured = evaluation.evaluate(
+        config.EvaluateSettings(str(run.path), **NUMBERS)
+    )
     for name in ("pretrained", "knn"):
         score_rows.check({name: measured[name]})
         levels = measured[name]["hierarchy"]
@@ -239,7 +244,9 @@ def test_classes_with_parents(tiny_settings, tmp_path):
         assert parent == levels["parent_top_1"]
     flat = training.pretrain(tiny_settings(tmp_path / "flat", epochs=0))
     measured = evaluation.evaluate(
-        config.EvaluateSettings(str(flat.path), hierarchy=str(parents))
+        config.EvaluateSettings(
+            str(flat.path), hierarchy=str(parents), **NUMBERS
+        )
     )
     assert len(measured["knn"]["hierarchy"]["top_1_by_level"]) == 2
     with pytest.raises(ValueError, match="`hierarchy` names must give some cl"):
@@ -279,7 +286,7 @@ def test_a_long_tail_with_wrong_labels(tiny_settings):
     np.testing.assert_allclose(model.logit_offsets, np.log(shares))
     training.train_linear(constant_views(run, logit_adjustment=2.0))
     measured = evaluation.evaluate(
-        config.EvaluateSettings(str(run.path), shots=(6, 10))
+        config.EvaluateSettings(str(run.path), shots=(6, 10), **NUMBERS)
     )
     assert measured["bank_examples"] == 28
     score_rows.check(measured)

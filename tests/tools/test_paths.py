@@ -1,6 +1,5 @@
 """Runs and data in folders of any name."""
 
-import dataclasses
 import json
 import pathlib
 import shutil
@@ -19,7 +18,6 @@ from supcon_tf import (
     reports,
     serving,
     settings,
-    sweeps,
     text,
     training,
 )
@@ -33,15 +31,14 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def odd(image_folder, tiny_settings, tmp_path_factory):
-    """A sweep of one cell on images, all in a folder of an odd name."""
+    """A run on images, both in a folder of an odd name.
+
+    A sweep in such a folder is in tests/sweeps/test_run.py.
+    """
     root = tmp_path_factory.mktemp("odd") / NAME
     shutil.copytree(image_folder, root / "data")
-    own = tiny_settings(root / "sweep", data_dir=str(root / "data"), epochs=1)
-    (cell,) = sweeps.run_sweep(
-        config.SweepSettings(**vars(own) | {"sweep": ("temperature=0.2",)})
-    )["cells"]
-    assert cell["status"] == "finished", cell["error"]
-    return root, training.RunDirectory(cell["run_dir"])
+    own = tiny_settings(root / "own", data_dir=str(root / "data"), epochs=1)
+    return root, training.pretrain(own)
 
 
 @pytest.mark.slow
@@ -57,9 +54,10 @@ def test_a_run_goes_on(odd, capsys):
 def test_a_run_is_used(odd):
     root, run = odd
     path = str(run.path)
-    # The encoder has gone on since the linear stage of the sweep.
-    recorded = run.stage("linear").recorded(config.LinearSettings)
-    training.train_linear(dataclasses.replace(recorded, overwrite=True))
+    constant = {"crop_area": (), "horizontal_flip": False}  # views
+    training.train_linear(
+        config.LinearSettings(path, epochs=5, batch_size=16, **constant)
+    )
     evaluation.evaluate(config.EvaluateSettings(path, plane="pca"))
     assert run.evaluated().evaluation()["linear"] and run.stages() == ["linear"]
     for _ in range(2):

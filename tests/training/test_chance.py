@@ -1,6 +1,7 @@
 """The chance level of a run is what its own loss makes of equal projections."""
 
 import dataclasses
+import functools
 import types
 
 import numpy as np
@@ -32,18 +33,30 @@ def of_several_labels():
     return data.Source("x", "train", tuple("abcd"), image_size=8, **fields)
 
 
+@functools.cache
+def shuffled(count, epoch):
+    """The order of so many images in an epoch, which no label changes."""
+    return order(source((count,)), epoch)
+
+
+def order(images, epoch):
+    records = images.records(tf.constant([epoch, 1], tf.int32))
+    return np.array([*records.as_numpy_iterator()])
+
+
 def batches(images, settings, epochs=25):
     """Labels [batch, ...] in the order of training."""
+    find = functools.partial(shuffled, images.num_examples)
     kind = "images" if "images_per_class" in vars(settings) else "examples"
     if per_class := getattr(settings, f"{kind}_per_class"):
         images = sampling.class_balanced(images, settings.batch_size, per_class)
         epochs = 3  # which are all the same
+        find = functools.partial(order, images)
     size = settings.batch_size
     for epoch in range(epochs):
-        records = images.records(tf.constant([epoch, 1], tf.int32))
-        order = np.array([*records.as_numpy_iterator()])
-        steps = len(order) // size
-        yield from np.split(images.labels[order[: steps * size]], steps)
+        indices = find(epoch)
+        steps = len(indices) // size
+        yield from np.split(images.labels[indices[: steps * size]], steps)
 
 
 def measured(settings, images, parts=1):
