@@ -69,6 +69,9 @@ _MEASURES = {
     "macro_f1": ("macro F1", "higher", "share"),
     "mcc": ("MCC", "higher", "number"),
     "average_precision": ("AP", "higher", "share"),
+    "auroc": ("AUROC", "higher", "share"),
+    "fpr95": ("FPR95", "lower", "share"),
+    "aupr": ("AUPR", "higher", "share"),
     "recall_at": ("recall@k", "higher", "share"),
     "map_at_r": ("mAP@R", "higher", "share"),
     "mean_corruption_error_unnormalized": (
@@ -87,7 +90,8 @@ _MEASURES = {
 # First keys of paths, in the order of tables.
 _PARTS = (
     *("validation", "linear", "pretrained", "knn", "prototype"),
-    *("knn_among_test", "retrieval", "corruptions", "representations"),
+    *("knn_among_test", "retrieval", "unknown", "corruptions"),
+    "representations",
 )
 # The part of evaluation.json with the measures of users.
 USER_MEASURES = "measures"
@@ -251,6 +255,37 @@ KEY_SCORES = (
         tables="text one unseen space",
     ),
 )
+# Scores of belonging, and what tells how well they find unknown images.
+_UNKNOWN_SCORES = tuple(
+    _score(
+        f"unknown.{name}.{measure}",
+        f"Unknown images by {title}, {label}",
+        meaning,
+        f"unknown by {title}",
+    )
+    for name, title in (
+        ("neighbors", "neighbours"),
+        ("mahalanobis", "Mahalanobis distance"),
+        ("max_softmax", "softmax"),
+    )
+    for measure, label, meaning in (
+        (
+            "auroc",
+            "AUROC",
+            "probability that a test image scores higher than an unknown one",
+        ),
+        (
+            "fpr95",
+            "FPR95",
+            "share of unknown images above 95 % of the test images' scores",
+        ),
+        (
+            "aupr",
+            "AUPR",
+            "average precision of the unknown images, least belonging first",
+        ),
+    )
+)
 # In the order of a report.
 SCORES = (
     *KEY_SCORES,
@@ -394,6 +429,7 @@ SCORES = (
         "the same test images, before corruption",
         "corruptions",
     ),
+    *_UNKNOWN_SCORES,
     _score(
         "representations.alignment",
         "Alignment",

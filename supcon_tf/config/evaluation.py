@@ -97,6 +97,9 @@ class EvaluateSettings(
     )
     """Measures of your own, package.module:function of the representations and
     labels of the test images (docs/guides/your_own.md)."""
+    unknown_data: str | None = setting(None, path=True)
+    """Folder of images of other classes than those of the run: whether cosines,
+    distances and probabilities tell them from the test images."""
     corruptions: str = setting(
         "none",
         must=(
@@ -140,7 +143,7 @@ class EvaluateSettings(
             self._check_left_out(
                 "with --bank_images=0",
                 *("knn_neighbors", "knn_temperature", "knn_leave_one_out"),
-                "label_issues",
+                *("label_issues", "unknown_data"),
             )
         if self.corruptions == "none":
             self._check_left_out(

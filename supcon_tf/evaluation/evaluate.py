@@ -18,6 +18,7 @@ from supcon_tf.evaluation import (
     projector,
     samples,
     splits,
+    unknown,
     unseen_classes,
 )
 from supcon_tf.host import trust
@@ -81,6 +82,9 @@ def _evaluate_run(
     checkpoint, image_size = run.checkpoint, run.image_size
     unseen = run.has_unseen_classes
     corruptions, ancestors = _check(settings, run)
+    unknown_images = (
+        unknown.read(settings, run) if settings.unknown_data else None
+    )
     strategy = distribute.make_strategy(
         settings.strategy, settings.tpu, one_worker=True
     )
@@ -105,6 +109,11 @@ def _evaluate_run(
     )
     measured = _describe(settings, run, test, bank) | numbers
     measured |= by_functions.measure(settings.measures, test)
+    if unknown_images is not None:
+        with data.reading(lambda: [unknown_images]):
+            measured["unknown"] = unknown.measure(
+                settings, test, bank, unknown_images, represent, classify
+            )
     if corruptions is not None:
         measured["corruptions"] = corruptions.measure(
             lambda images: classifying.by_classifiers(
