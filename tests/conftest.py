@@ -81,25 +81,6 @@ def quick(request):
         yield
 
 
-# Rooms whose tests compare what a graph computes, some of them to the bit.
-_COMPUTING = {"augment", "keras_3", "losses", "measures", "models", "serving"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def rewritten_functions(request, two_logical_cpus):
-    """In these rooms, TensorFlow rewrites functions, as it does for users.
-
-    Pipelines stay as the process began, see `two_logical_cpus`.
-    """
-    import tensorflow as tf
-
-    if not request.config.getoption("--quick"):
-        is_spared = request.path.parent.name not in _COMPUTING
-        is_spared &= not request.config.getoption("--run_slow")
-        options = {"disable_meta_optimizer": is_spared}
-        tf.config.optimizer.set_experimental_options(options)
-
-
 @pytest.fixture(scope="session")
 def mirrored_strategy(request):
     """The process's one MirroredStrategy, on two logical CPU devices.
@@ -121,13 +102,12 @@ def mirrored_strategy(request):
 def two_logical_cpus(request):
     """Splits the CPU before TensorFlow starts; ordinary tests use one.
 
-    Nor does TensorFlow rewrite graphs before it runs them, but with --run_slow,
-    and in the processes that tests start: it takes a fifth of the suite, most
-    of it for pipelines of which a few batches are read.
+    With --quick, TensorFlow does not rewrite graphs before it runs them: that
+    takes a fifth of the time, most of it for pipelines of a few batches.
     """
     import tensorflow as tf
 
-    if not request.config.getoption("--run_slow"):
+    if request.config.getoption("--quick"):
         tf.config.optimizer.set_experimental_options(
             {"disable_meta_optimizer": True}
         )
