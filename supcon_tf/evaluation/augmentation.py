@@ -150,29 +150,29 @@ def _sim_augment(
     shares = [level / _LEVELS[-1] for level in _LEVELS]
 
     strengths = [2.5 * share for share in shares]
-    made = [color.color_jitter(images, seeds, x) for x in strengths]
-    yield "ColorJitter", made, [f"s = {x:.2f}" for x in strengths]
+    levels = [color.color_jitter(images, seeds, s) for s in strengths]
+    yield "ColorJitter", levels, [f"s = {s:.2f}" for s in strengths]
 
-    made = [color.adjust_hue(images, tf.constant([x / 2])) for x in shares]
-    yield "Hue", made, [f"{180 * share:.0f}°" for share in shares]
+    levels = [color.adjust_hue(images, tf.constant([s / 2])) for s in shares]
+    yield "Hue", levels, [f"{180 * share:.0f}°" for share in shares]
 
     lengths = [23.0 * share for share in shares]  # pixels of an image of 224
-    made = [warp.random_warp(images, seeds, x) for x in lengths]
-    yield "Warp", made, [f"{x * side / 224:.1f} px" for x in lengths]
+    levels = [warp.random_warp(images, seeds, w) for w in lengths]
+    yield "Warp", levels, [f"{w * side / 224:.1f} px" for w in lengths]
 
     sigmas = [0.1 + 1.9 * share for share in shares]
-    made = [color.gaussian_blur(images, tf.constant([x])) for x in sigmas]
-    yield "GaussianBlur", made, [f"σ {x:.2f} px" for x in sigmas]
+    levels = [color.gaussian_blur(images, tf.constant([s])) for s in sigmas]
+    yield "GaussianBlur", levels, [f"σ {s:.2f} px" for s in sigmas]
 
     low, high = settings.crop_area or (0.08, 1.0)
     areas = [high - share * (high - low) for share in shares]
-    made = []
+    levels = []
     for area in areas:
-        kept = max(1, round(side * area**0.5))
-        y, x = (height - kept) // 2, (width - kept) // 2
-        cut = image[y : y + kept, x : x + kept]
-        made.append(geometry.resize_crop(cut, side)[tf.newaxis])
-    yield "ResizedCrop", made, [f"{area:.0%}" for area in areas]
+        crop_side = max(1, round(side * area**0.5))
+        top, left = (height - crop_side) // 2, (width - crop_side) // 2
+        crop = image[top : top + crop_side, left : left + crop_side]
+        levels.append(geometry.resize_crop(crop, side)[tf.newaxis])
+    yield "ResizedCrop", levels, [f"{area:.0%}" for area in areas]
 
 
 def _named(source: data.Source, label: np.ndarray) -> str:

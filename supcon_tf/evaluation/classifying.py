@@ -106,10 +106,12 @@ def by_neighbors(
     )
 
 
-def accuracies(found: Mapping[str, measures.Predictions]) -> dict[str, float]:
+def accuracies(
+    predictions: Mapping[str, measures.Predictions],
+) -> dict[str, float]:
     """Accuracies of the predictions of `by_neighbors`."""
     return {
-        "top_1": found["knn"].top_k(1),
-        "top_5": found["knn"].top_k(5),
-        "majority_top_1": found["knn_majority"].top_k(1),
+        "top_1": predictions["knn"].top_k(1),
+        "top_5": predictions["knn"].top_k(5),
+        "majority_top_1": predictions["knn_majority"].top_k(1),
     }

@@ -12,7 +12,7 @@ from supcon_tf.training import runs
 _LONG_TAIL = 2  # images of the largest class over those of the smallest
 
 
-def of_one_label(
+def measure_one_label(
     settings: config.EvaluateSettings,
     run: runs.Run,
     test: splits.EncodedSplit,
@@ -41,10 +41,10 @@ def of_one_label(
             measured[name]["hierarchy"] = measures.level_summary(
                 prediction.predicted, test.labels, ancestors
             )
-    return measured | of_space(test)
+    return measured | measure_space(test)
 
 
-def of_space(test: splits.EncodedSplit) -> dict[str, object]:
+def measure_space(test: splits.EncodedSplit) -> dict[str, object]:
     """Retrieval among the test images, and how they lie on the sphere."""
     if np.bincount(test.labels).max() < 2:  # no image has a positive
         return {}
@@ -63,14 +63,14 @@ def _training_counts(
 ) -> np.ndarray | None:
     """Training images of each class, where they are known."""
     labels = run.source("train").labels
-    if labels is None and bank is not None and bank.places is None:
+    if labels is None and bank is not None and bank.source_positions is None:
         labels = bank.labels
     if labels is None:
         return None
     return np.bincount(labels, minlength=len(run.class_names))
 
 
-def of_several_labels(
+def measure_several_labels(
     settings: config.EvaluateSettings,
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit | None,

@@ -159,14 +159,14 @@ def _measure(
     if run.has_unseen_classes:
         return test, None, unseen_classes.measure(settings, test, bank)
     if run.is_multi_label:
-        numbers, probabilities = clean.of_several_labels(
+        numbers, probabilities = clean.measure_several_labels(
             settings, test, bank, classify
         )
         return test, probabilities, numbers
     predictions, probabilities = classifying.by_classifiers(test, classify)
     first = next(iter(predictions.values()), None)
     test = dataclasses.replace(test, predictions=first)
-    numbers = clean.of_one_label(
+    numbers = clean.measure_one_label(
         settings, run, test, bank, predictions, ancestors
     )
     return test, probabilities, numbers

@@ -111,7 +111,7 @@ def write_label_issues(
         return
     run_files.write_arrays(
         into.issues_file,
-        issue_images=bank.shown(first, _SIDE),
+        issue_images=bank.to_display(first, _SIDE),
         issue_ids=ids[:_PICTURES],
         issue_labels=bank.labels[first],
         issue_suggestions=suggested[:_PICTURES].astype(np.int32),

@@ -83,7 +83,7 @@ def _metadata(test: splits.EncodedSplit, positions: np.ndarray) -> str:
         columns["correct"] = np.where(predicted == labels, "yes", "no")
     columns["id"] = test.names(positions)
     if test.source.texts is not None:
-        columns["text"] = test.shown(positions, _SIDE)
+        columns["text"] = test.to_display(positions, _SIDE)
     rows = [tuple(columns), *zip(*columns.values(), strict=True)]
     lines = (
         "\t".join(str(cell).translate(_ESCAPES) for cell in row) for row in rows
@@ -97,7 +97,7 @@ def _sprite(
     """The images row by row in a square, as PNG, and the side of each."""
     columns = math.isqrt(len(positions) - 1) + 1
     side = min(_SIDE, _SPRITE_SIDE // columns)
-    images = test.shown(positions, side)  # [E, S, S, 3]
+    images = test.to_display(positions, side)  # [E, S, S, 3]
     rows = [images[i : i + columns] for i in range(0, columns**2, columns)]
     sprite = tensorboard.mosaic(rows)
     return tf.io.encode_png(sprite).numpy(), images.shape[1]

@@ -33,11 +33,13 @@ def results_table(columns: dict[str, dict[str, object]]) -> str:
     """
     width = max(12, *map(len, columns))
     rows = [["", *(name.rjust(width) for name in columns)]]
-    of_texts = all("validation" in x for x in columns.values())
-    always = _ALWAYS_OF_TEXTS if of_texts else _ALWAYS
-    if any(scores.value_at(x, "knn.map") is not None for x in columns.values()):
+    are_texts = all("validation" in run for run in columns.values())
+    always = _ALWAYS_OF_TEXTS if are_texts else _ALWAYS
+    if any(
+        scores.value_at(run, "knn.map") is not None for run in columns.values()
+    ):
         always = ("knn.map", "linear.map")
-    if all("test_classes" in x for x in columns.values()):
+    if all("test_classes" in run for run in columns.values()):
         always = ()  # no classifier knows the classes
     user_scores = scores.user_scores(columns.values())
     for score in (*scores.table("text"), *user_scores):

@@ -44,10 +44,10 @@ def write_samples(
     similarities, nearest = _nearest(test, positions, bank)
     run_files.write_arrays(
         into.samples_file,
-        images=test.shown(positions, _SIDE),
+        images=test.to_display(positions, _SIDE),
         labels=test.labels[positions],
         predicted=test.predicted[positions],
-        neighbors=bank.shown(nearest, _SIDE),
+        neighbors=bank.to_display(nearest, _SIDE),
         neighbor_labels=bank.labels[nearest],
         neighbor_similarities=similarities,
         **_mistakes(test),
@@ -144,7 +144,7 @@ def _mistakes(test: splits.EncodedSplit) -> dict[str, np.ndarray]:
     surest = np.argsort(-test.predictions.confidence[wrong], kind="stable")
     positions = wrong[surest[:_MISTAKES]]
     return {
-        "mistakes": test.shown(positions, _SIDE),
+        "mistakes": test.to_display(positions, _SIDE),
         "mistake_positions": positions.astype(np.int32),
     }
 

@@ -28,7 +28,7 @@ class EncodedSplit:
       image_size: side in pixels of the centre crops that were encoded; None for
         texts.
       predictions: those of the first classifier of the run; None without one.
-      places: [examples], positions of the examples in the source; None where
+      source_positions: [examples], of the examples in the source; None where
         they are all of it.
     """
 
@@ -37,7 +37,7 @@ class EncodedSplit:
     labels: np.ndarray
     image_size: int | None
     predictions: measures.Predictions | None = None
-    places: np.ndarray | None = None
+    source_positions: np.ndarray | None = None
 
     @property
     def predicted(self) -> np.ndarray:
@@ -48,15 +48,17 @@ class EncodedSplit:
 
     def names(self, positions: np.ndarray) -> np.ndarray:
         """Ids of examples, [E] str; without ids, positions in the source."""
-        in_source = self._source_positions(positions)
+        in_source = self._positions_in_source(positions)
         if self.source.ids is None:
             return in_source.astype(str)
         return np.array([self.source.ids[position] for position in in_source])
 
-    def _source_positions(self, positions: np.ndarray) -> np.ndarray:
-        return positions if self.places is None else self.places[positions]
+    def _positions_in_source(self, positions: np.ndarray) -> np.ndarray:
+        if self.source_positions is None:
+            return positions
+        return self.source_positions[positions]
 
-    def shown(self, positions: np.ndarray, side: int) -> np.ndarray:
+    def to_display(self, positions: np.ndarray, side: int) -> np.ndarray:
         """Examples to look at: texts, or centre crops, reduced.
 
         Args:
@@ -67,7 +69,7 @@ class EncodedSplit:
           [*shape of positions, S, S, 3] uint8, S the smaller of both sides; or
           the texts, [*shape of positions] str.
         """
-        in_source = self._source_positions(positions)
+        in_source = self._positions_in_source(positions)
         if self.source.texts is not None:
             texts = [self.source.texts[position] for position in in_source.flat]
             return np.array(texts, str).reshape(positions.shape)
@@ -86,7 +88,7 @@ def encode(
     run: runs.Run,
     split: str,
     represent: representations.Represent,
-    most: int | None = None,
+    max_examples: int | None = None,
 ) -> EncodedSplit:
     """A split of a run, encoded once: the run keeps representations on disk.
 
@@ -99,21 +101,22 @@ def encode(
       run: the run that is measured.
       split: "train" or "test".
       represent: what `representer` made for the run.
-      most: examples that are encoded at most, evenly spread; None for all.
+      max_examples: examples that are encoded at most, evenly spread; None for
+        all.
     """
     source, positions = run.source(split), None
-    if most is not None and most >= source.num_examples:
-        most = None
-    if most is not None:
-        positions = evenly(source.num_examples, most)
+    if max_examples is not None and max_examples >= source.num_examples:
+        max_examples = None
+    if max_examples is not None:
+        positions = evenly(source.num_examples, max_examples)
     directory = run.files.encoded / split
     if "://" in str(directory):
         rows, labels = represent(source, positions)
         return EncodedSplit(
-            source, rows, labels, run.image_size, places=positions
+            source, rows, labels, run.image_size, source_positions=positions
         )
     leftovers.remove_dead(run.files.encoded)
-    record = _record(run, source, most)
+    record = _record(run, source, max_examples)
     try:
         rows, labels = _read(directory, record)
     except exceptions.Error as error:
@@ -129,7 +132,9 @@ def encode(
             np.save(partial / run_files.ENCODED_LABELS, labels)
             files.write_json(partial / run_files.ENCODED_RECORD, record)
         rows, labels = _read(directory, record)
-    return EncodedSplit(source, rows, labels, run.image_size, places=positions)
+    return EncodedSplit(
+        source, rows, labels, run.image_size, source_positions=positions
+    )
 
 
 def _read(
@@ -158,7 +163,7 @@ def _create_array(path: epath.Path, shape: tuple[int, int]) -> np.ndarray:
 
 
 def _record(
-    run: runs.Run, source: data.Source, most: int | None
+    run: runs.Run, source: data.Source, max_examples: int | None
 ) -> dict[str, object]:
     """What tells whether an encoding is of the same checkpoint and examples."""
     sha256 = hashlib.sha256(source.fingerprint().encode())
@@ -171,7 +176,7 @@ def _record(
         "examples": source.num_examples,
         "examples_sha256": sha256.hexdigest(),
         "image_size": run.image_size,
-        "most": most,
+        "most": max_examples,
     }
 
 

@@ -38,8 +38,8 @@ def measure(
       `test_classes`, the names; `knn_among_test`, k-NN of each by the others,
       with `k`, `temperature`, `top_1`, `top_5`, `majority_top_1`,
       `per_class_recall` and what `measures.confusions` returns; what
-      `clean.of_space` returns, and, if asked for, `clean.leave_one_out` of the
-      training images.
+      `clean.measure_space` returns, and, if asked for, `clean.leave_one_out` of
+      the training images.
     """
     names = test.source.class_names
     predictions = classifying.by_neighbors(
@@ -58,7 +58,7 @@ def measure(
             ),
             **measures.confusions(predicted, test.labels, len(names)),
         },
-        **clean.of_space(test),
+        **clean.measure_space(test),
         **(
             clean.leave_one_out(settings, bank)
             if settings.knn_leave_one_out

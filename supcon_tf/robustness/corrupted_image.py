@@ -90,9 +90,9 @@ def glass_blur(image: np.ndarray, severity: int) -> np.ndarray:
             -farthest, farthest, size=(len(rows), len(columns), 2)
         )
         for row, row_steps in zip(rows, steps @ (1, width), strict=True):
-            places = (row * width + column for column in columns)
-            for place, step in zip(places, row_steps.tolist(), strict=True):
-                origins[place] = origins[place + step]
+            pixels = (row * width + column for column in columns)
+            for pixel, step in zip(pixels, row_steps.tolist(), strict=True):
+                origins[pixel] = origins[pixel + step]
     moved = colors[origins].reshape(image.shape)
     return np.uint8(np.clip(_blur(moved, sigma), 0, 1) * 255)
 

@@ -72,7 +72,10 @@ class CorruptedImages:
             settings.corruption_names, settings.corruption_severities
         )
         if settings.corruptions != "generated":
-            self._sources |= {x: self._tfds_source(*x) for x in conditions}
+            self._sources |= {
+                condition: self._tfds_source(*condition)
+                for condition in conditions
+            }
             return
         self._sources |= dict.fromkeys(conditions, self._test)
         check_library()
@@ -94,19 +97,26 @@ class CorruptedImages:
         """
         test = self._test
         count = len(self._positions)
-        made_here = [x for x, of in self._sources.items() if x and of is test]
+        # Conditions of the test images, which are corrupted in this process.
+        generated = [
+            condition
+            for condition, source in self._sources.items()
+            if condition and source is test
+        ]
         held = None
         if count * self._size**2 * 3 <= _HELD_BYTES:
             held = list(self._chunks(test))  # read once
-        total = count * len(made_here)
+        total = count * len(generated)
         processes = min(cores.usable(), total // _IMAGES_PER_PROCESS)
-        with Corruptor(processes) as made:
+        with Corruptor(processes) as corruptor:
             for condition, source in self._sources.items():
                 chunks = held if source is test else None
                 parts = []
-                for places, images, labels in chunks or self._chunks(source):
-                    if condition in made_here:
-                        images = made.corrupt(images, places, *condition, SEED)
+                for positions, images, labels in chunks or self._chunks(source):
+                    if condition in generated:
+                        images = corruptor.corrupt(
+                            images, positions, *condition, SEED
+                        )
                     part = data.from_arrays(
                         images, labels, test.class_names, test.name, test.split
                     )
@@ -115,7 +125,7 @@ class CorruptedImages:
                     condition,
                     {
                         name: measures.Predictions.join(
-                            [x[name] for x in parts]
+                            [part[name] for part in parts]
                         )
                         for name in parts[0]
                     },
@@ -124,17 +134,17 @@ class CorruptedImages:
     def _draw(self) -> np.ndarray:
         """Positions of the drawn images in a split, rising."""
         count = self._settings.corruption_images
-        there = self._test.num_examples
+        num_images = self._test.num_examples
         exceptions.require(
-            count is None or count <= there,
-            f"--corruption_images must be at most {there}, the test images "
-            "there are",
+            count is None or count <= num_images,
+            f"--corruption_images must be at most {num_images}, the test "
+            "images there are",
             count,
         )
         if count is None:
-            return np.arange(there)
+            return np.arange(num_images)
         rng = np.random.default_rng(SEED)
-        return np.sort(rng.choice(np.arange(there), count, replace=False))
+        return np.sort(rng.choice(np.arange(num_images), count, replace=False))
 
     def _chunks(self, source: data.Source) -> Iterator[_Chunk]:
         """Reads drawn centre crops, as many at once as may be held."""
@@ -145,23 +155,23 @@ class CorruptedImages:
             positions=self._positions,
         ).as_numpy_iterator()
         held_batches = _HELD_BYTES // (_READ_BATCH * self._size**2 * 3)
-        left = self._positions
+        remaining = self._positions
         while group := list(itertools.islice(batches, max(held_batches, 1))):
             images, labels = map(np.concatenate, zip(*group, strict=True))
-            places, left = np.split(left, [len(labels)])
-            yield places, images, labels
+            positions, remaining = np.split(remaining, [len(labels)])
+            yield positions, images, labels
 
     def _tfds_source(self, corruption: str, severity: int) -> data.Source:
         """One configuration of the TFDS set, prepared if need be."""
-        known = self._settings.corruptions.removeprefix("tfds:")
-        name, colon, version = known.partition(":")
-        known_as = _TFDS_NAMES.get(name, {}).get(corruption, corruption)
+        data_set = self._settings.corruptions.removeprefix("tfds:")
+        name, colon, version = data_set.partition(":")
+        tfds_name = _TFDS_NAMES.get(name, {}).get(corruption, corruption)
         stage_1, test = self._run.data_settings, self._test
-        of_tfds = stage_1.dataset.startswith("tfds:")
+        is_of_tfds = stage_1.dataset.startswith("tfds:")
         source = data.load(
-            f"tfds:{name}/{known_as}_{severity}{colon}{version}",
+            f"tfds:{name}/{tfds_name}_{severity}{colon}{version}",
             "test",
-            stage_1.data_dir if of_tfds else None,
+            stage_1.data_dir if is_of_tfds else None,
         )
         exceptions.require(
             source.class_names == test.class_names,

@@ -73,10 +73,10 @@ class Robustness:
                 "order",
                 f"other labels in {' '.join(map(str, condition or ()))}",
             )
-            for name, found in predictions.items():
+            for name, answers in predictions.items():
                 cell = {
-                    "top_1": found.top_k(1),
-                    "ece": found.calibration_error(settings.calibration_bins),
+                    "top_1": answers.top_k(1),
+                    "ece": answers.calibration_error(settings.calibration_bins),
                 }
                 if condition is None:
                     scores[name] = {"clean": cell, "results": {}}
@@ -144,11 +144,11 @@ def _compared(
         "images": settings.corruption_images or test.num_examples,
         "seed": corruptions.SEED,
     }
-    there = contents | theirs
+    reference = contents | theirs
     faults = [
-        f"{key} {there.get(key)} (here {value})"
+        f"{key} {reference.get(key)} (here {value})"
         for key, value in ours.items()
-        if there.get(key) != value
+        if reference.get(key) != value
     ]
     row = dict.fromkeys(map(str, settings.corruption_severities), 0.0)
     needed = dict.fromkeys(settings.corruption_names, row)
@@ -196,7 +196,9 @@ def _summary(score: dict, reference: Reference | None) -> dict[str, object]:
     summary = {
         "by_severity": {s: _means([row[s] for row in rows]) for s in rows[0]},
         "mean_corruption_error_unnormalized": plain,
-        "mean_ece": _means([x for row in rows for x in row.values()])["ece"],
+        "mean_ece": _means([cell for row in rows for cell in row.values()])[
+            "ece"
+        ],
     }
     if reference is None:
         return summary

@@ -76,9 +76,11 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
         with job.strategy.scope():
             console.print_header(images, size, job.settings)
             console.print_line("encoder", run.checkpoint)
-            used = np.unique(np.concatenate([draw.images for draw in draws]))
+            positions = np.unique(
+                np.concatenate([draw.images for draw in draws])
+            )
             make = _METHODS[settings.method]
-            method = make(job.settings, run, images, test, used)
+            method = make(job.settings, run, images, test, positions)
         measured, probabilities = _measured(method, draws, labels)
         if distribute.is_chief(job.strategy):
             _write(stage, test, measured, probabilities)
@@ -127,9 +129,9 @@ def transfer_table(measured: dict[str, object]) -> str:
       Brier             0.5000
     """
     draws, deviation = measured["draws"], measured.get("test_deviation")
-    choosing, shown = _CHOOSING, _FIGURES
+    choosing, figures = _CHOOSING, _FIGURES
     if "map" in measured["test"]:
-        choosing, shown = _CHOOSING_LABELS, _FIGURES_OF_LABELS
+        choosing, figures = _CHOOSING_LABELS, _FIGURES_OF_LABELS
     few = f", mean of {len(draws)} draws" if deviation else ""
     lines = [
         f"{measured['dataset']}, {measured['method']}: "
@@ -149,7 +151,7 @@ def transfer_table(measured: dict[str, object]) -> str:
                 f"validation images: {judged}"
             )
         lines.append(text)
-    for name in shown:
+    for name in figures:
         line = f"{scores.find(name).label:<16}{measured['test'][name]:8.4f}"
         lines.append(line + (f" ± {deviation[name]:.4f}" if deviation else ""))
     return "\n".join(lines)
@@ -228,8 +230,8 @@ def _splits(
     )
     _check_labels(settings, images, test)
     folder, folder_of_run = (
-        x.data_dir and os.path.realpath(x.data_dir)
-        for x in (settings, run.data_settings)
+        part.data_dir and os.path.realpath(part.data_dir)
+        for part in (settings, run.data_settings)
     )
     if folder == folder_of_run:
         run.files.check_unseen(test.ids)
@@ -258,11 +260,11 @@ def _check_labels(
 
 
 def _select_by(settings: config.TransferSettings, is_multi_label: bool) -> str:
-    known = _CHOOSING_LABELS if is_multi_label else _CHOOSING
-    chosen = settings.select_by or known[0]
+    choices = _CHOOSING_LABELS if is_multi_label else _CHOOSING
+    chosen = settings.select_by or choices[0]
     exceptions.require(
-        chosen in known,
-        f"--select_by must be {' or '.join(known)} for images of "
+        chosen in choices,
+        f"--select_by must be {' or '.join(choices)} for images of "
         f"{'several labels' if is_multi_label else 'one label'}",
         chosen,
     )
@@ -278,7 +280,7 @@ def _over_draws(records: list[dict[str, object]]) -> dict[str, object]:
     sample).
     """
     figures = [selection.figures(record["test"]) for record in records]
-    columns = {name: [x[name] for x in figures] for name in figures[0]}
+    columns = {name: [draw[name] for draw in figures] for name in figures[0]}
     means = {"test": {k: float(np.mean(v)) for k, v in columns.items()}}
     if len(records) > 1:
         means["test_deviation"] = {
