@@ -261,3 +261,34 @@ def test_an_export_with_a_gallery_that_is_too_large(
     other = dataclasses.replace(settings, gallery="other")
     with pytest.raises(ValueError, match="must be one of .*has gallery, got o"):
         serving.export(other)
+
+
+def test_texts(finished_text_run, text_folder, capsys):
+    """A run on sentences: indexed from a file, searched by a text."""
+    run_dir = str(finished_text_run.path)
+    settings = config.IndexSettings(
+        run_dir, data_dir=str(text_folder / "train.tsv"), overwrite=True
+    )
+    shelf = gallery.index(settings)
+    assert shelf.class_counts() == {"0": 20, "1": 20}
+    assert shelf.ids[0] == str(text_folder / "train.tsv:2")
+    more = config.IndexSettings(run_dir, add=str(text_folder / "train.tsv"))
+    assert gallery.index(more).ids == shelf.ids
+    searcher = supcon_tf.load(run_dir).gallery()
+    settings = config.SearchSettings(run_dir, text=("a c",), neighbors=2)
+    capsys.readouterr()
+    gallery.search(settings, searcher)
+    _, first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("a c") and "train.tsv:" in first + second
+    assert searcher.predict("a c") in ("0", "1", "unknown")
+
+
+def test_a_manifest_with_a_column_of_labels(index, folders, copied_run):
+    rows = ["path,label,split", "known/dark/01.jpg,night,test"]
+    rows += [
+        f"known/mid/{i:02}.{s},day,train" for i, s in ((0, "png"), (1, "jpg"))
+    ]
+    (folders / "list.csv").write_text("\n".join(rows))
+    assert index(data_dir="list.csv").class_counts() == {"day": 2}
+    other = index(data_dir="list.csv", split="test", name="other")
+    assert other.class_counts()["night"] == 1
