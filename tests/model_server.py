@@ -71,6 +71,20 @@ def read_signatures(directory):
     }
 
 
+def tensor_specs(directory):
+    """Inputs and outputs of each signature, as `ServedModel.save` returns."""
+    return {
+        name: {
+            side: {
+                key: tf.TensorSpec(info.tensor_shape, info.dtype)
+                for key, info in getattr(signature, side).items()
+            }
+            for side in ("inputs", "outputs")
+        }
+        for name, signature in read_signatures(directory).items()
+    }
+
+
 class Session:
     """A SavedModel as TF Serving runs it: a session, names of tensors."""
 

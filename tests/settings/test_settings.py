@@ -26,13 +26,15 @@ def parse(settings_class, *arguments):
 @pytest.mark.parametrize("settings_class", PROGRAMS.values())
 def test_flags_have_the_dataclass_defaults_and_a_help_text(settings_class):
     named = {}
-    if re.search("transfer|import|finetune.py", settings_class.__doc__):
+    if re.search("transfer|import|index|finetune.py", settings_class.__doc__):
         named = {"data_dir": "y"}  # to another data set, which must be named
     if "checkpoint" in settings_class.__dataclass_fields__:
         named["checkpoint"] = "c"
     if "model" in settings_class.__dataclass_fields__:
         named |= {"train_file": "t.tsv", "model": "m"}
     arguments = [f"--{name}={value}" for name, value in named.items()]
+    if settings_class is config.SearchSettings:
+        named, arguments = {"images": ("a.png",)}, ["--images=a.png"]
     parsed = parse(settings_class, "--run_dir=x", *arguments)
     assert parsed == settings_class("x", **named)
     for field in dataclasses.fields(settings_class):
@@ -176,10 +178,19 @@ def test_a_record_may_pass_through_an_editor(tmp_path):
 # Texts that are no paths.
 WORDS = {
     *("architecture", "boxes", "corruptions", "data_service", "dataset"),
-    *("dispatcher", "drop", "freeze", "host", "implementations"),
+    *("dispatcher", "drop", "freeze", "gallery", "host", "implementations"),
     *("label_column", "label_noise", "linear_stage", "measures", "metric"),
     "model_name",
-    *("name", "server", "signature", "sizes", "sweep", "test_split"),
+    *(
+        "name",
+        "remove",
+        "remove_class",
+        "server",
+        "signature",
+        "sizes",
+        "sweep",
+        "test_split",
+    ),
     *("text", "text_columns", "tfrecord_features", "tpu", "train_split"),
     "unsupervised_classes",
 }
