@@ -12,6 +12,7 @@ from PIL import Image
 
 import supcon_tf
 from supcon_tf import config, gallery, measures, serving, training
+from supcon_tf.gallery import indexing
 from supcon_tf.serving import bank
 from tests import forks, processes
 
@@ -64,6 +65,23 @@ def test_a_gallery_has_the_representations_of_the_run(index, copied_run):
     threshold = measures.known_threshold(scores, 0.95)
     assert shelf.threshold.cosine == pytest.approx(threshold, abs=1e-6)
     assert shelf.threshold.known_rate == 0.95
+
+
+def test_a_threshold_by_some_rows(index, monkeypatch):
+    """Of a large gallery; two equal rows are each other's nearest."""
+    shelf = index(data_dir="known")
+    rows = np.arange(0, 48, 3)
+    scores = indexing._cosines_to_others(shelf, rows)
+    bank_rows = shelf.representations
+    expected = measures.neighbor_scores(
+        bank_rows, bank_rows, leave_one_out=True
+    )
+    np.testing.assert_allclose(scores, expected[rows], atol=1e-6)
+    twice = dataclasses.replace(shelf, representations=np.ones_like(bank_rows))
+    assert indexing._cosines_to_others(twice, rows) == pytest.approx(1)
+    monkeypatch.setattr(indexing, "_MOST_THRESHOLD_ROWS", 3)
+    few = indexing._cosines_to_others(shelf, np.arange(48))
+    np.testing.assert_allclose(few, expected[[0, 23, 47]], atol=1e-6)
 
 
 def test_a_gallery_grows_by_what_it_lacks(index, capsys, folders):
