@@ -50,7 +50,8 @@ BELOW["evaluation"] = BELOW["transfer"] | {"robustness", "transfer"}
 BELOW["clients"] = {"config", "disk", "host", "settings"}
 # From files alone, so without TensorFlow.
 BELOW["reports"] = BELOW["clients"] | {"display", "run_files", "scores"}
-BELOW["gallery"] = BELOW["training"] | {"clients", "display", "training"}
+BELOW["gallery"] = BELOW["training"] | {"clients", "reports", "training"}
+BELOW["gallery"] |= {"display"}
 BELOW["serving"] |= {"clients", "gallery"}
 BELOW["sweeps"] = BELOW["evaluation"] | {"evaluation"}
 BELOW["finetuning"] = BELOW["sweeps"] | {"clients", "gallery", "serving"}

@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator
 
 from etils import epath
 
+from supcon_tf import exceptions
 from supcon_tf.clients import model
 from supcon_tf.disk import files
 from supcon_tf.disk import rows as rows_
 
+_LONGEST_NAME = 240  # of a file that is written under a longer one first
 # Output of a classifier for all classes -> column of the score of one class.
 _SCORES = {"probabilities": "probability", "similarities": "similarity"}
 
@@ -45,6 +47,31 @@ def write(
     ):
         for line in lines:
             file.write(line)
+
+
+def check(path: str | os.PathLike[str], overwrite: bool) -> None:
+    """Checks early that a file of answers can be written: --output.
+
+    Raises:
+      ValueError: the name is too long, is of a directory, or of a file that
+        exists while `overwrite` is False; or the folder cannot be written.
+    """
+    path = epath.Path(path)
+    length = len(os.fsencode(path.name))
+    exceptions.require(
+        length <= _LONGEST_NAME,
+        f"--output must have a name of at most {_LONGEST_NAME} bytes",
+        length,
+    )
+    exceptions.require(
+        not path.is_dir(), "--output must be a file", f"{path}, a directory"
+    )
+    if path.exists() and not overwrite:
+        raise exceptions.InvalidValue(
+            f"{path} exists already; choose another --output, or replace it "
+            "with --overwrite"
+        )
+    files.check_writable("output", path.parent)
 
 
 def _to_stdout(lines: Iterable[str]) -> None:

@@ -11,10 +11,8 @@ from etils import epath
 
 from supcon_tf import config, exceptions
 from supcon_tf.clients import model, output, paths, requests, rest_model
-from supcon_tf.disk import files
 
 _TEXT = "text"  # the input of an export that takes texts
-_LONGEST_NAME = 240  # of a file that is written under a longer one first
 
 
 def predict(settings: config.PredictSettings) -> int:
@@ -50,7 +48,7 @@ def predict(settings: config.PredictSettings) -> int:
     else:
         inputs = paths.find_images(settings.images)
     if settings.output:
-        _check_output(settings)
+        output.check(settings.output, settings.overwrite)
     opened = _open_model(settings)
     signatures = {
         name: signature
@@ -113,24 +111,3 @@ def _open_model(settings: config.PredictSettings) -> model.Model:
         settings.model_version,
         settings.timeout,
     )
-
-
-def _check_output(settings: config.PredictSettings) -> None:
-    path = epath.Path(settings.output)
-    length = len(os.fsencode(path.name))
-    exceptions.require(
-        length <= _LONGEST_NAME,
-        f"--output must have a name of at most {_LONGEST_NAME} bytes",
-        length,
-    )
-    exceptions.require(
-        not path.is_dir(),
-        "--output must be a file",
-        f"{settings.output}, a directory",
-    )
-    if path.exists() and not settings.overwrite:
-        raise exceptions.InvalidValue(
-            f"{settings.output} exists already; choose another --output, or "
-            "replace it with --overwrite"
-        )
-    files.check_writable("output", path.parent)

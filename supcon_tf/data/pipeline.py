@@ -135,12 +135,12 @@ def make_views(
         source = sampling.class_balanced(source, batch_size, images_per_class)
     size = resolve_image_size(source, image_size)
     # The workers of a run share the whole batches of a data service.
-    made = shard if data_service is None else (0, 1)
-    chunks = ordered(source, batch_size, seed, start_step, made)
+    source_shard = shard if data_service is None else (0, 1)
+    chunks = ordered(source, batch_size, seed, start_step, source_shard)
     read = _chunk_reader(source, num_views, seed, size, crop_area, crop_aspect)
     chunks = chunks.map(read, num_parallel_calls=tf.data.AUTOTUNE)
     batches = endless(
-        chunks.rebatch(batch_size // made[1], drop_remainder=True).map(
+        chunks.rebatch(batch_size // source_shard[1], drop_remainder=True).map(
             augmenter(horizontal_flip, augmentation),
             num_parallel_calls=tf.data.AUTOTUNE,
         )

@@ -38,31 +38,34 @@ def measure(
     probability of the first classifier, where the run has one.
     """
     unknown_rows, _ = represent(unknown)  # [U, dim]
+    num_known = len(test.representations)
+    rows = np.concatenate([test.representations, unknown_rows])
     k = min(classifying.neighbors(settings, bank), len(bank.labels))
-
-    def score(rows: np.ndarray) -> dict[str, np.ndarray]:
-        """The scores of representations [n, dim], [n] each."""
-        scores = {
-            "neighbors": measures.neighbor_scores(
-                rows, bank.representations, k
-            ),
-            "mahalanobis": measures.mahalanobis_scores(
-                rows, bank.representations, bank.labels
-            ),
-        }
-        for probabilities in [*classify(rows).values()][:1]:
-            scores["max_softmax"] = probabilities.max(axis=1)
-        return scores
-
-    known_scores = score(test.representations)
-    unknown_scores = score(unknown_rows)
+    scores = {
+        "neighbors": measures.neighbor_scores(rows, bank.representations, k),
+        "mahalanobis": measures.mahalanobis_scores(
+            rows, bank.representations, bank.labels
+        ),
+    }
+    confidences = _confidences(rows, classify, len(test.source.class_names))
+    if confidences is not None:
+        scores["max_softmax"] = confidences
     return {
         "images": len(unknown_rows),
         "k": k,
         **{
-            name: measures.unknown_summary(
-                known_scores[name], unknown_scores[name]
-            )
-            for name in known_scores
+            name: measures.unknown_summary(score[:num_known], score[num_known:])
+            for name, score in scores.items()
         },
     }
+
+
+def _confidences(
+    rows: np.ndarray, classify: classifying.Classify, num_classes: int
+) -> np.ndarray | None:
+    """The highest probability of each of the rows [n, dim]; None for none."""
+    parts = []
+    for part in measures.parts(len(rows), num_classes):
+        for probabilities in [*classify(rows[part]).values()][:1]:
+            parts.append(probabilities.max(axis=1))
+    return np.concatenate(parts) if parts else None

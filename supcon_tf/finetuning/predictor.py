@@ -133,7 +133,7 @@ class Predictor:
             "sha256": checkpoint["sha256"],
         }
         store.check_made_of(str(path), gallery.made_of, identity)
-        return galleries.Searcher(gallery, self.encode, path)
+        return galleries.Searcher(gallery, self.encode, path, self.takes_texts)
 
     def _answers(
         self, signature: model.Signature, examples: object

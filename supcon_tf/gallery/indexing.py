@@ -61,8 +61,9 @@ def index(settings: config.IndexSettings) -> store.Gallery:
             gallery = open_of_run(run, settings.name)
         changed = _changed(settings, run, gallery)
         threshold = _threshold(settings, run, changed)
-        changed = dataclasses.replace(changed, threshold=threshold)
-        changed.save(path, overwrite=True)
+        if changed is not gallery or threshold != gallery.threshold:
+            changed = dataclasses.replace(changed, threshold=threshold)
+            changed.save(path, overwrite=settings.overwrite)
     _print(path, changed)
     return store.open_gallery(path)
 
@@ -71,7 +72,8 @@ def open_of_run(run: runs.Run, name: str) -> store.Gallery:
     """Opens a gallery of a run.
 
     Raises:
-      ValueError: there is none, or it is of another checkpoint.
+      ValueError: there is none, it is of another checkpoint, or a file of it is
+        not as it was written.
     """
     path = run.files.galleries / name
     names = [
@@ -87,6 +89,7 @@ def open_of_run(run: runs.Run, name: str) -> store.Gallery:
     )
     gallery = store.open_gallery(path)
     store.check_made_of(str(path), gallery.made_of, run.identity)
+    store.check_digests(path)
     return gallery
 
 
@@ -171,10 +174,21 @@ def _read_examples(
 ) -> Examples:
     """The examples at a path of --data_dir, --add or --known_data."""
     path = files.whole(path)
+    is_manifest = not (run.is_of_texts or os.path.isdir(path))
+    exceptions.require(
+        is_manifest or settings.split == type(settings).split,
+        "--split must be left out but for a manifest",
+        f"{settings.split} of {path}",
+    )
     if run.is_of_texts:
+        exceptions.require(
+            not settings.skip_bad_images,
+            "--skip_bad_images must be left out for texts",
+            True,
+        )
         return _read_texts(run, path)
     run.check_rgb("a gallery")
-    if os.path.isdir(path):
+    if not is_manifest:
         source = folder.load_all_images(path, settings.skip_bad_images)
     else:
         source = data.load(
@@ -188,7 +202,7 @@ def _read_examples(
         f"{path} must have one label per image for a gallery",
         "several",
     )
-    root = path if os.path.isdir(path) else os.path.dirname(path)
+    root = os.path.dirname(path) if is_manifest else path
     return Examples(
         source,
         np.asarray(source.labels, np.int32),
@@ -229,7 +243,15 @@ def _threshold(
     classes of two rows or more, each beside all others.
     """
     if settings.known_data:
-        known = encode(run, _read_examples(settings, run, settings.known_data))
+        examples = _read_examples(settings, run, settings.known_data)
+        # An image would be as near to itself as can be.
+        num_shared = int(np.isin(examples.digests, gallery.digests).sum())
+        exceptions.require(
+            num_shared == 0,
+            "--known_data must have no example of the gallery",
+            f"{num_shared} of {len(examples.ids)}",
+        )
+        known = encode(run, examples)
         scores = measures.neighbor_scores(
             known.representations, gallery.representations
         )

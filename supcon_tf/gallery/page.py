@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import io
 import os
 import pathlib
 from collections.abc import Sequence
 
 import jinja2
-import PIL.Image
+import tensorflow as tf
 
+from supcon_tf import data
 from supcon_tf.disk import files
 from supcon_tf.gallery.answers import Answer
+from supcon_tf.reports import figures
 
 _TEMPLATE = pathlib.Path(__file__).parent / "page.html"
 _SIDE = 96  # pixels of a thumbnail
@@ -40,14 +40,11 @@ def write(
 
 
 def _thumbnail(path: str) -> str | None:
-    """The data URI of a small copy of an image; None where there is none."""
-    try:
-        with PIL.Image.open(path) as image:
-            small = image.convert("RGB")
-    except (OSError, ValueError, PIL.Image.DecompressionBombError):
+    """The data URI of the middle of an image; None where there is none."""
+    if not files.is_regular(path):
         return None
-    small.thumbnail((_SIDE, _SIDE))
-    contents = io.BytesIO()
-    small.save(contents, "JPEG", quality=80)
-    encoded = base64.b64encode(contents.getvalue()).decode()
-    return f"data:image/jpeg;base64,{encoded}"
+    try:
+        view = data.decode_central_view(tf.io.read_file(path), _SIDE)
+    except (tf.errors.OpError, ValueError):
+        return None
+    return figures.data_uri(view.numpy())

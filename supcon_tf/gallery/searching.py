@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from supcon_tf import config, exceptions, measures
-from supcon_tf.clients import model, paths
+from supcon_tf.clients import model, output, paths
 from supcon_tf.disk import files
 from supcon_tf.display import text_table
 from supcon_tf.gallery import page, store
@@ -45,6 +45,7 @@ class Searcher:
       gallery: the rows.
       encode: from examples to representations [n, dim].
       path: where `save` writes the gallery.
+      takes_texts: whether examples are texts, and no images.
     """
 
     def __init__(
@@ -52,8 +53,10 @@ class Searcher:
         gallery: store.Gallery,
         encode: Callable[[Sequence[object]], np.ndarray],
         path: str | os.PathLike[str],
+        takes_texts: bool = False,
     ):
         self.gallery = gallery
+        self.takes_texts = takes_texts
         self._encode = encode
         self._path = path
 
@@ -141,8 +144,12 @@ class Searcher:
         self.gallery = self.gallery.remove(ids, class_names)
 
     def save(self) -> None:
-        """Writes the gallery in the place of the one on the disk."""
-        self.gallery.save(self._path, overwrite=True)
+        """Writes the gallery in the place of the one on the disk.
+
+        Raises:
+          ValueError: that one was changed since this one was read.
+        """
+        self.gallery = self.gallery.save(self._path)
 
 
 def search(settings: config.SearchSettings, searcher: Searcher) -> None:
@@ -167,17 +174,20 @@ def search(settings: config.SearchSettings, searcher: Searcher) -> None:
       >>> gallery.search(settings, searcher)
 
     Raises:
-      ValueError: an image cannot be read, or the output file exists.
+      ValueError: an image cannot be read, the gallery is of texts and not of
+        images, or the reverse, or the output file exists.
       FileNotFoundError: an image does not exist.
     """
     exceptions.require(
-        settings.output is None
-        or settings.overwrite
-        or not os.path.exists(settings.output),
-        "--output must not exist without --overwrite",
-        settings.output,
+        bool(settings.text) == searcher.takes_texts,
+        f"--text must be given for texts, and images for images: "
+        f"{settings.run_dir} is a run on "
+        f"{'texts' if searcher.takes_texts else 'images'}",
+        "--text" if settings.text else "images",
     )
-    queries = [str(path) for path in settings.text]
+    if settings.output:
+        output.check(settings.output, settings.overwrite)
+    queries = [*settings.text]
     if settings.images:
         queries = [str(path) for path in paths.find_images(settings.images)]
     answers = searcher.search(queries, settings.neighbors, settings.answer_by)

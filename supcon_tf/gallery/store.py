@@ -74,6 +74,8 @@ class Gallery:
       digests: [N] int64, hashes of the contents.
       made_of: the checkpoint of the encoder.
       threshold: between queries of the classes and others; None for none.
+      version: number of the version on the disk that it was read from; 0 for a
+        new gallery.
 
     Example:
       >>> import numpy as np
@@ -94,6 +96,7 @@ class Gallery:
     digests: npt.NDArray[np.int64]
     made_of: origins.Identity
     threshold: Threshold | None = None
+    version: int = 0
 
     def __post_init__(self):
         counts = [len(self.labels), len(self.ids), len(self.digests)]
@@ -107,6 +110,13 @@ class Gallery:
             len(set(self.ids)) == len(self.ids),
             "`ids` must be different",
             _first_twice(self.ids),
+        )
+        lowest = self.labels.min(initial=NO_LABEL)
+        highest = self.labels.max(initial=NO_LABEL)
+        exceptions.require(
+            lowest >= NO_LABEL and highest < len(self.class_names),
+            f"`labels` must be {NO_LABEL}, or below {len(self.class_names)}",
+            f"{lowest} to {highest}",
         )
 
     def __len__(self) -> int:
@@ -260,21 +270,32 @@ class Gallery:
             digests=np.concatenate([kept.digests, other.digests]),
         )
 
-    def save(self, path: epath.PathLike, overwrite: bool = False) -> None:
+    def save(self, path: epath.PathLike, overwrite: bool = False) -> Gallery:
         """Writes the gallery as the newest version in a directory.
 
         Earlier versions are removed then.
 
+        Args:
+          path: of the directory.
+          overwrite: whether the gallery there may be another one than that
+            which this one was read from.
+
+        Returns:
+          The gallery with its new version.
+
         Raises:
-          ValueError: the directory has a gallery and `overwrite` is False, or
-            another process writes it.
+          ValueError: the directory has another gallery, or this one was changed
+            since it was read, and `overwrite` is False; or another process
+            writes it.
         """
         path = epath.Path(files.expanded(path, "path"))
         with locks.held(path, "gallery"):
+            newest = max(_versions(path), default=0)
             exceptions.require(
-                overwrite or not exists(path),
-                "`path` must have no gallery",
-                path,
+                overwrite or newest in (0, self.version),
+                f"`path` must have no gallery, or version {self.version}, "
+                "which was read: open it again, and change it then",
+                f"version {newest} in {path}",
             )
             earlier = _numbered(path)  # also what is left of a removal
             newest = max(earlier, default=0) + 1
@@ -282,6 +303,7 @@ class Gallery:
                 self._write(partial)
             for version in earlier.values():
                 version.rmtree()
+        return dataclasses.replace(self, version=newest)
 
     def _write(self, directory: epath.Path) -> None:
         """Writes the files of a version."""
@@ -337,8 +359,11 @@ def open_gallery(path: epath.PathLike) -> Gallery:
         )
         for name, digest in record["files"].items():
             _check_size(path / name, digest["bytes"])
-        mode = "r" if "://" not in os.fspath(path) else None
+        is_remote = "://" in os.fspath(path)
         with files.readable(path, _REMEDY):
+            labels = np.load(os.fspath(path / "labels.npy"))
+            # An empty file cannot be mapped.
+            mode = "r" if len(labels) and not is_remote else None
             arrays = {
                 name: np.load(
                     os.fspath(path / f"{name}.npy"),
@@ -352,7 +377,21 @@ def open_gallery(path: epath.PathLike) -> Gallery:
             ids=tuple(files.read_json(path / _IDS, [], _REMEDY)),
             made_of=record["made_of"],
             threshold=record["threshold"] and Threshold(**record["threshold"]),
+            version=max(versions),
         )
+
+
+def check_digests(path: epath.PathLike) -> None:
+    """Raises ValueError where a file of a gallery is not as it was written."""
+    versions = _versions(epath.Path(path))
+    version = versions[max(versions)]
+    record = files.read_json(version / _RECORD, {}, _REMEDY)
+    for name, digest in record["files"].items():
+        if files.digest(version / name) != digest:
+            raise exceptions.InvalidValue(
+                f"{version / name} must be as it was written, but it differs. "
+                f"{_REMEDY}"
+            )
 
 
 def _versions(path: epath.Path) -> dict[int, epath.Path]:

@@ -17,7 +17,8 @@ from supcon_tf.measures import metrics, neighbors
 # Share of the mean variance that is added to each variance: a class of few
 # examples spans few dimensions.
 _SHRINKAGE = 1e-3
-_CHUNK_ROWS = 2**14  # of queries, to bound the memory
+_LEAST_VARIANCE = 1e-12  # of unit vectors: below are rounding errors
+_CHUNK_ROWS = 2**14  # to bound the memory
 
 
 def neighbor_scores(
@@ -96,18 +97,22 @@ def mahalanobis_scores(
     labels = metrics.check_labels(
         bank_labels, len(bank), np.iinfo(np.int64).max, "bank_labels"
     )
-    bank = neighbors.unit_rows("bank", bank).astype(np.float64)  # [N, dim]
     _, classes, counts = np.unique(
         labels, return_inverse=True, return_counts=True
     )
-    means = np.zeros([len(counts), bank.shape[1]])  # [C, dim]
-    np.add.at(means, classes, bank)
-    means /= counts[:, None]
-    bank -= means[classes]
-    covariance = bank.T @ bank / len(bank)  # [dim, dim]
-    mean_variance = np.trace(covariance) / len(covariance)
+    dim = bank.shape[1]
+    sums = np.zeros([len(counts), dim])  # [C, dim]
+    products = np.zeros([dim, dim])
+    for first in range(0, len(bank), _CHUNK_ROWS):
+        part = slice(first, first + _CHUNK_ROWS)
+        rows = neighbors.unit_rows("bank", bank[part]).astype(np.float64)
+        np.add.at(sums, classes[part], rows)
+        products += rows.T @ rows
+    means = sums / counts[:, None]  # [C, dim]
+    covariance = (products - sums.T @ means) / len(bank)  # [dim, dim]
+    mean_variance = np.trace(covariance) / dim
     exceptions.require(
-        mean_variance > 0,
+        mean_variance > _LEAST_VARIANCE,
         "`bank` must have a class of different rows",
         "equal rows in each class",
     )

@@ -24,15 +24,15 @@ Signatures, of N >= 1 images:
     then have `is_known` too.
 
 The first three need a classifier, classify_by_neighbours prototypes, search a
-gallery. Decoding, crop
-(`data.decode_central_view`) and normalisation are inside, and are those of
-evaluation. What cannot be decoded fails its request with INVALID_ARGUMENT.
+gallery. Decoding, crop (`data.decode_central_view`) and normalisation are
+inside, and are those of evaluation. What cannot be decoded fails its request
+with INVALID_ARGUMENT.
 
-Of a language model, serving_default, represent and classify_by_neighbours take
-`text` [N] string, UTF-8, two sentences with a tab between; the tokenizer is
-inside. Class names are the asset `class_names.txt`, a line each. In
-assets.extra/ lie requests that warm the server up and an example request; see
-`requests`.
+Of a language model, serving_default, represent, classify_by_neighbours and
+search take `text` [N] string, UTF-8, two sentences with a tab between; the
+tokenizer is inside. Class names are the asset `class_names.txt`, a line each.
+In assets.extra/ lie requests that warm the server up and an example request;
+see `requests`.
 """
 
 from __future__ import annotations

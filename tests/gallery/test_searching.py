@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from PIL import Image
 
 import supcon_tf
@@ -103,11 +104,14 @@ def test_a_gallery_grows_by_what_it_lacks(index, capsys, folders):
     assert remaining.class_counts() == {"bright": 16, "dark": 16}
 
 
-def test_the_threshold_is_that_of_known_data(index, folders):
+def test_the_threshold_is_that_of_known_data(index, folders, copied_run):
     shelf = index(data_dir="known", known_data="new", known_rate=1.0)
     assert shelf.threshold.known_data == str(folders / "new")
     grown = index(add="new")  # keeps it
     assert grown.threshold == shelf.threshold
+    modified = [path.name for path in copied_run.galleries.glob("gallery/*")]
+    assert index(add="new").threshold == shelf.threshold  # nothing is written
+    assert modified == [p.name for p in copied_run.galleries.glob("gallery/*")]
     with_one_image_each = index(data_dir="loose", name="other")
     assert with_one_image_each.threshold is None
 
@@ -136,6 +140,7 @@ def test_python_answers(index, copied_run, folders, tmp_path):
     assert by_votes.classes == {} and by_votes.name == "unknown"
     products.remove(class_names=["dark"])
     products.save()
+    products.save()  # the same version again
     again = model.gallery("products").gallery
     assert again.ids == products.gallery.ids
     assert "dark" not in again.class_names
@@ -160,17 +165,24 @@ def test_a_gallery_of_another_checkpoint_is_refused(index, copied_run):
 def test_bad_input_is_refused_before_anything_is_written(
     index, copied_run, folders, tmp_path
 ):
+    index(data_dir="known", name="other")
+    shared = {"data_dir": "known", "known_data": "known"}
     for options, message in (
+        (shared, "--known_data must have no example of the gallery, got 48 of"),
+        (
+            {"data_dir": "known", "split": "test"},
+            "--split must be left out but",
+        ),
         ({}, "one of --data_dir, --add, .* must be given, got none"),
         ({"data_dir": "known", "add": "new"}, "given, got --data_dir, --add"),
-        ({"add": "new"}, "must be one of .*, which has none, got gallery"),
+        ({"add": "new"}, "must be one of .*, which has other, got gallery"),
         ({"add": "new", "gallery_dtype": "int8"}, "--gallery_dtype must be le"),
         ({"data_dir": "."}, "must hold image files only|must be a folder of"),
         ({"data_dir": "nowhere"}, "`data_dir` must"),
     ):
         with pytest.raises(ValueError, match=message):
             index(**options)
-    assert not copied_run.galleries.exists()
+    assert [path.name for path in copied_run.galleries.iterdir()] == ["other"]
     index(data_dir="known")
     with pytest.raises(ValueError, match="--name must be of no gallery"):
         index(data_dir="new")
@@ -299,6 +311,16 @@ def test_texts(finished_text_run, text_folder, capsys):
     _, first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("a c") and "train.tsv:" in first + second
     assert searcher.predict("a c") in ("0", "1", "unknown")
+    with pytest.raises(ValueError, match="run on texts, got images"):
+        path = str(text_folder / "train.tsv")
+        gallery.search(config.SearchSettings(run_dir, images=(path,)), searcher)
+    version = serving.export(config.ExportSettings(run_dir, gallery="gallery"))
+    served = tf.saved_model.load(str(version)).signatures["search"]
+    answer = served(text=tf.constant(["a c"]))
+    expected = searcher.search("a c", k=5)
+    assert answer["ids"].numpy()[0, 0].decode() == expected.matches[0].id
+    cosines = [match.similarity for match in expected.matches]
+    np.testing.assert_allclose(answer["similarities"][0], cosines, atol=1e-5)
 
 
 def test_a_manifest_with_a_column_of_labels(index, folders, copied_run):

@@ -58,14 +58,46 @@ def test_what_is_saved_is_opened(tmp_path, dtype):
     )
     shelf.save(tmp_path / "a")
     opened = gallery.open_gallery(tmp_path / "a")
-    assert equal(opened, shelf)
+    assert equal(opened, shelf) and opened.version == 1
     assert isinstance(opened.representations, np.memmap)
-    with pytest.raises(ValueError, match="`path` must have no gallery"):
+    with pytest.raises(ValueError, match="`path` must have no gallery, or ver"):
         shelf.save(tmp_path / "a")
     shelf.part(np.array([False, True, True])).save(tmp_path / "a", True)
     assert gallery.open_gallery(tmp_path / "a").ids == ("b", "c")
     # The one that was open has the rows that it had.
     assert np.array_equal(opened.representations, shelf.representations)
+
+
+def test_a_gallery_that_was_changed_since_is_not_overwritten(tmp_path):
+    """Of two who opened it, the second would lose the rows of the first."""
+    make("abc").save(tmp_path / "a")
+    first, second = (gallery.open_gallery(tmp_path / "a") for _ in range(2))
+    saved = first.add(make("d")).save(tmp_path / "a")
+    assert saved.version == 2
+    with pytest.raises(
+        ValueError, match="version 1, which was read.*version 2"
+    ):
+        second.remove(["a"]).save(tmp_path / "a")
+    assert gallery.open_gallery(tmp_path / "a").ids == ("a", "b", "c", "d")
+    assert saved.remove(["a"]).save(tmp_path / "a").version == 3
+
+
+def test_an_empty_gallery_is_saved_and_grows(tmp_path):
+    make("ab").remove(["a", "b"]).save(tmp_path / "a")
+    opened = gallery.open_gallery(tmp_path / "a")
+    assert len(opened) == 0 and opened.dim == 4
+    assert opened.add(make("c")).ids == ("c",)
+
+
+def test_a_flipped_byte_is_noticed_before_a_change(tmp_path):
+    make("abc").save(tmp_path / "a")
+    gallery.store.check_digests(tmp_path / "a")
+    file = tmp_path / "a" / "1" / "representations.npy"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match="as it was written, but it differs"):
+        gallery.store.check_digests(tmp_path / "a")
 
 
 @pytest.mark.parametrize(
@@ -138,6 +170,7 @@ def test_rows_and_classes_are_removed():
     "fields, message",
     [
         ({"ids": ("a", "b", "a")}, "`ids` must be different, got a"),
+        ({"labels": np.array([0, -1, -1])}, "`labels` must be -1, or below 0"),
         ({"ids": ("a", "b")}, "must be of the 3 representations, got .3, 2, 3"),
     ],
 )
