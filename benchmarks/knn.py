@@ -1,11 +1,13 @@
-"""The search for nearest neighbours beside scikit-learn's brute force.
+"""The search for nearest neighbours beside faiss and scikit-learn.
 
   python benchmarks/knn.py --threads=2
 
 Seconds and peak memory of one exact search among unit vectors: of `ours`, by
-cosine, of `sklearn_euclidean` and `sklearn_cosine`, which find the same rows.
-Agreement is the share of them that float64 finds too: less than 1 where two are
-closer than float32 can tell. The defaults take two minutes on four cores.
+cosine; of `faiss`, its flat index, with the time and the memory that building
+it takes, since ours needs no index; of `sklearn_euclidean` and
+`sklearn_cosine`, by brute force. All find the same rows. Agreement is the share
+of them that float64 finds too: less than 1 where two are closer than float32
+can tell. The defaults take two minutes on four cores.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ _TOLERANCE = 1e-5  # Rows so similar float32 and float64 may order apart.
 class KnnBench(harness.Bench):
     """Settings of benchmarks/knn.py."""
 
-    NEEDS = dict.fromkeys(("ours", "sklearn_euclidean", "sklearn_cosine"), ())
+    NEEDS = {
+        **dict.fromkeys(("ours", "sklearn_euclidean", "sklearn_cosine"), ()),
+        "faiss": ("faiss",),
+    }
     AXES = {"bank": "bank"}
     COLUMNS = (
         results.Column("s", lambda p: p["seconds"], drawn=True),
@@ -95,6 +100,17 @@ def make_search(name: str, threads: int) -> Callable[..., tuple]:
         from supcon_tf import measures
 
         return measures.nearest_neighbors
+    if name == "faiss":
+        import faiss
+
+        faiss.omp_set_num_threads(threads)
+
+        def search_flat(queries: np.ndarray, bank: np.ndarray, k: int) -> tuple:
+            index = faiss.IndexFlatIP(bank.shape[1])
+            index.add(bank)
+            return index.search(queries, k)
+
+        return search_flat
     from sklearn import neighbors
 
     metric = name.removeprefix("sklearn_")

@@ -29,7 +29,7 @@ class Kind:
 
 
 _CHECKED = ("check_images", "skip_bad_images")
-_SPLIT = ("data_dir", "test_fraction", "split_seed", *_CHECKED)
+_SPLIT = ("data_dir", "test_fraction", "split_seed", "split_by", *_CHECKED)
 KINDS = {
     "digits": Kind(takes=(), needs_path=False),
     "folder": Kind(_SPLIT),

@@ -73,6 +73,7 @@ _MEASURES = {
     "fpr95": ("FPR95", "lower", "share"),
     "aupr": ("AUPR", "higher", "share"),
     "recall_at": ("recall@k", "higher", "share"),
+    "r_precision": ("R-precision", "higher", "share"),
     "map_at_r": ("mAP@R", "higher", "share"),
     "mean_corruption_error_unnormalized": (
         "mean corruption error (plain)",
@@ -246,6 +247,13 @@ KEY_SCORES = (
         "mCE",
         "mean over the corruptions of the error in percent of a reference's",
         "linear one corruptions",
+    ),
+    _score(
+        "retrieval.r_precision",
+        "Retrieval (R-precision)",
+        "share of a test example's class among as many most similar examples "
+        "as the class has others",
+        tables="unseen",
     ),
     _score(
         "retrieval.map_at_r",

@@ -77,7 +77,9 @@ def test_tfds_makes_a_builder():
     ("name", "python_version"), zip(LOCKS, ("3.11", "3.12"), strict=True)
 )
 def test_a_lock_pins_what_the_package_declares(name, python_version):
-    extras = "corruptions docs hub notebook onnx serving text dev".split()
+    extras = (
+        "corruptions docs hub notebook onnx search serving text dev".split()
+    )
     needed = declared(python_version, "", *extras)
     assert needed.keys() == {pin.name for pin in LOCKS[name]}
     for pin in LOCKS[name]:

@@ -99,7 +99,8 @@ class EvaluateSettings(
     labels of the test images (docs/guides/your_own.md)."""
     unknown_data: str | None = setting(None, path=True)
     """Folder of images of other classes than those of the run: whether cosines,
-    distances and probabilities tell them from the test images."""
+    distances and probabilities tell them from the test images. Default: the
+    test images of the run's --unknown_classes."""
     corruptions: str = setting(
         "none",
         must=(

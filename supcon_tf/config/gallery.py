@@ -44,14 +44,19 @@ class IndexSettings(stages.RecordedCodeSettings):
     others."""
     known_rate: float = setting(0.95, above=0, at_most=1)
     """Share of known examples that the threshold calls known."""
+    approximate: bool | None = None
+    """Also build an index of faiss (pip install 'supcon_tf[search]'), which
+    finds nearly all neighbours in a fraction of the time; its recall is
+    measured. Default: as the gallery was; a new one is searched exactly."""
     overwrite: bool = with_default(running.CheckpointSettings, "overwrite")
 
     def _check(self) -> None:
         given = [f"--{name}" for name in _CHANGES if getattr(self, name)]
+        is_other_change = self.known_data or self.approximate is not None
         exceptions.require(
-            len(given) == 1,
+            len(given) == 1 or (is_other_change and not given),
             "one of --data_dir, --add, --remove and --remove_class must be "
-            "given",
+            "given, or --known_data or --approximate alone",
             ", ".join(given) or "none",
         )
         if self.data_dir is None:

@@ -62,6 +62,13 @@ class DataSettings(Settings):
     other files there are."""
     split_seed: int = setting(0, at_least=0)
     """Seed of that split."""
+    split_by: str = setting("image", choices=("image", "class"))
+    """What that split holds out: images of every class, or whole classes, which
+    training never sees; tools/evaluate.py then measures retrieval among their
+    images."""
+    unknown_classes: tuple[str, ...] = ()
+    """Classes whose images are neither trained nor tested on; tools/evaluate.py
+    says how well the run tells their test images from the others."""
     check_images: bool = setting(True, resumable=True)
     """Decode every image before the run starts, if no tool has done so since
     its file was changed."""

@@ -25,6 +25,7 @@ def load_folder(
     split: str,
     test_fraction: float,
     split_seed: int,
+    split_by: str,
     check_images: bool,
     skip_bad_images: bool,
 ) -> sources.Source:
@@ -51,6 +52,11 @@ def load_folder(
         "`data_dir` must hold train, test and val for the split validation",
         f"{', '.join(splits.values()) or 'none of them'} in {data_dir}",
     )
+    exceptions.require(
+        not splits or split_by == "image",
+        "`split_by` must be image for a folder that has splits",
+        f"{split_by} for {', '.join(splits.values())} in {data_dir}",
+    )
     if splits:
         folder, class_names = _split_classes(data_dir, split, splits)
     else:
@@ -61,11 +67,17 @@ def load_folder(
             f"{partition.NAMES} with such sub-folders",
             f"no folder in {data_dir}",
         )
+    if split_by == "class":
+        is_test_class = partition.is_test_class(
+            class_names, test_fraction, split_seed, data_dir
+        )
+        chosen = np.flatnonzero(is_test_class == (split == "test"))
+        class_names = [class_names[label] for label in chosen]
     may_be_empty = bool(splits) and split != "train"
     paths, labels, ignored = _list_files(
         data_dir, folder, class_names, may_be_empty, check_images
     )
-    if not splits:
+    if not splits and split_by == "image":
         is_test = partition.is_test(paths, labels, test_fraction, split_seed)
         rows = np.flatnonzero(is_test == (split == "test"))
         paths, labels = [paths[row] for row in rows], labels[rows]

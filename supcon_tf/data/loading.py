@@ -10,6 +10,7 @@ from supcon_tf import datasets, exceptions
 from supcon_tf.data import (
     folder,
     manifest,
+    partition,
     sources,
     tfds_source,
     tfrecords,
@@ -55,6 +56,7 @@ _HAS_VALIDATION = {
 _RARE_ARGUMENTS = {
     "channels": (3, "TFDS and functions"),
     "shard": (None, "TFDS and TFRecord, whose files it divides"),
+    "split_by": ("image", "folders and manifests"),
     "tfds_split": (None, "TFDS"),
 }
 
@@ -66,6 +68,7 @@ def load(
     *,
     test_fraction: float = 0.2,
     split_seed: int = 0,
+    split_by: str = "image",
     check_images: bool = True,
     skip_bad_images: bool = False,
     shard: tuple[int, int] | None = None,
@@ -102,6 +105,8 @@ def load(
       test_fraction: share of the test split, (0, 1), of a folder or a manifest
         without splits.
       split_seed: seed of that split.
+      split_by: what it holds out, "image"s of every class, or whole "class"es,
+        which training never sees.
       check_images: decode every image of the split first, except images that
         were checked before and have not changed. Finds bad images before a
         training, and the image size; 50,000 small images take 3 s.
@@ -126,6 +131,7 @@ def load(
     options = dict(locals())
     split = "validation" if split == "val" else split
     exceptions.require_one_of(("train", "test", "validation"), "split", split)
+    exceptions.require_one_of(partition.SPLIT_BY, "split_by", split_by)
     if data_dir is None:
         dataset, data_dir = _kind_of(os.fspath(dataset))
     else:

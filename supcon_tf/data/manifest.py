@@ -53,6 +53,7 @@ def load_manifest(
     split: str,
     test_fraction: float,
     split_seed: int,
+    split_by: str,
     check_images: bool,
     skip_bad_images: bool,
 ) -> sources.Source:
@@ -78,7 +79,9 @@ def load_manifest(
         None,
     )
     table = _read(data_dir)
-    train, test = _train_and_test(data_dir, table, test_fraction, split_seed)
+    train, test = _train_and_test(
+        data_dir, table, test_fraction, split_seed, split_by
+    )
     if split == "validation":
         test = _validation(data_dir, table)
     label_lists = [
@@ -214,10 +217,21 @@ def _validation(path: str, table: _Table) -> _Rows:
 
 
 def _train_and_test(
-    path: str, table: _Table, test_fraction: float, split_seed: int
+    path: str,
+    table: _Table,
+    test_fraction: float,
+    split_seed: int,
+    split_by: str,
 ) -> tuple[_Rows, _Rows]:
     """The training rows, and the test rows: of test, of val, or by a hash."""
     splits, unsplit = table.splits, table.splits[""]
+    if split_by == "class":
+        exceptions.require(
+            unsplit.paths and not table.is_multi_label,
+            f"{path} must have one label per image, and no splits, for "
+            "`split_by` class",
+            "several labels" if table.is_multi_label else "splits",
+        )
     if not unsplit.paths:
         test = splits["test"] if splits["test"].paths else splits["val"]
         return splits["train"], test
@@ -227,6 +241,12 @@ def _train_and_test(
         f"{len(unsplit.paths)} without, such as {unsplit.paths[0]}",
     )
     labels = np.array(unsplit.labels)
+    if split_by == "class":
+        names = [name.strip() for name in table.texts]
+        is_test = partition.is_test_class(
+            names, test_fraction, split_seed, path
+        )[labels]
+        return unsplit.part(~is_test), unsplit.part(is_test)
     if table.is_multi_label:
         label_lists = [label_fields.split(text, True) for text in table.texts]
         names = dict.fromkeys(itertools.chain.from_iterable(label_lists))

@@ -24,6 +24,10 @@ _SPLITS = {
     "validation": "val",
 }
 NAMES = "train and test (or val)"
+SPLIT_BY = "image", "class"
+_LEAST_CLASSES = (
+    2  # of each split: retrieval among one class finds nothing else
+)
 
 
 def split_of(name: str) -> str | None:
@@ -63,7 +67,7 @@ def is_test(
     exceptions.require(
         0 < fraction < 1, "`test_fraction` must be in (0, 1)", fraction
     )
-    shares = np.array([_share(path, seed) for path in paths])
+    shares = np.array([_share(path.rpartition("/")[2], seed) for path in paths])
     classes = _positions_by_class(labels)
     test_mask = _with_training(shares < fraction, shares, classes)
     if not test_mask.any():
@@ -84,9 +88,41 @@ def _with_training(
     return test_mask
 
 
-def _share(path: str, seed: int) -> float:
-    """A hash of the name of a file, in [0, 1)."""
-    text = f"{seed}/{path.rpartition('/')[2]}"
+def is_test_class(
+    names: Sequence[str], fraction: float, seed: int, data_name: str
+) -> np.ndarray:
+    """The mask of the classes that training never sees, [classes] bool.
+
+    A hash of its name decides for each class, whatever other classes there are;
+    but the two classes of the lowest hashes test, and the two of the highest
+    train.
+
+    Args:
+      names: of the classes, all different.
+      fraction: share of the test classes, in (0, 1).
+      seed: of the hash.
+      data_name: names the data in messages.
+
+    Raises:
+      ValueError: there are fewer than four classes.
+    """
+    exceptions.require(
+        len(names) >= 2 * _LEAST_CLASSES,
+        f"{data_name} must have {2 * _LEAST_CLASSES} classes or more for a "
+        "split by class",
+        len(names),
+    )
+    shares = np.array([_share(name, seed) for name in names])
+    order = np.argsort(shares)
+    test_mask = shares < fraction
+    test_mask[order[:_LEAST_CLASSES]] = True
+    test_mask[order[-_LEAST_CLASSES:]] = False
+    return test_mask
+
+
+def _share(name: str, seed: int) -> float:
+    """A hash of the name of a file or a class, in [0, 1)."""
+    text = f"{seed}/{name}"
     digest = hashlib.sha256(text.encode("utf-8", "surrogateescape"))
     return int.from_bytes(digest.digest()[:8], "big") / 2**64
 

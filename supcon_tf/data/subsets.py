@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -129,6 +130,39 @@ def with_labels(source: sources.Source, labels: np.ndarray) -> sources.Source:
         source.weights,
     )
     return dataclasses.replace(source, **fields)
+
+
+def of_classes(source: sources.Source, names: Sequence[str]) -> sources.Source:
+    """The examples of some classes, which are the classes of the result.
+
+    A source in file order is held in memory, as of `subset`.
+
+    Args:
+      source: any split, one label per example.
+      names: of the classes, all different; labels are positions in `names`.
+
+    Raises:
+      ValueError: examples have several labels, no example is of these classes,
+        or there are too many for the memory.
+    """
+    exceptions.require(
+        not source.is_multi_label,
+        "`source` must have one label per example to be divided by class",
+        "several",
+    )
+    new_labels = np.full(len(source.class_names), -1)
+    for label, name in enumerate(names):
+        new_labels[source.class_names.index(name)] = label
+    labels = new_labels[labels_of(source)]
+    positions = np.flatnonzero(labels >= 0)
+    exceptions.require(
+        len(positions) > 0,
+        f"{source.name} ({source.split}) must have images of "
+        f"{exceptions.listed(names)}",
+        "none",
+    )
+    part = with_labels(subset(source, positions), labels[positions])
+    return dataclasses.replace(part, class_names=tuple(names))
 
 
 def draw_evenly(labels: npt.ArrayLike, count: int, seed: int) -> np.ndarray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from supcon_tf import config, measures
@@ -44,13 +46,20 @@ def measure_one_label(
     return measured | measure_space(test)
 
 
-def measure_space(test: splits.EncodedSplit) -> dict[str, object]:
-    """Retrieval among the test images, and how they lie on the sphere."""
+def measure_space(
+    test: splits.EncodedSplit, depths: Sequence[int] = (1, 5, 10)
+) -> dict[str, object]:
+    """Retrieval among the test images, and how they lie on the sphere.
+
+    `depths` are the k of recall@k; those of all other images are left out.
+    """
     if np.bincount(test.labels).max() < 2:  # no image has a positive
         return {}
     rows, labels = test.representations, test.labels
     return {
-        "retrieval": measures.retrieval_summary(rows, labels),
+        "retrieval": measures.retrieval_summary(
+            rows, labels, [k for k in depths if k == 1 or k < len(labels) - 1]
+        ),
         "representations": {
             "alignment": measures.alignment(rows, labels),
             "uniformity": measures.uniformity(rows),

@@ -82,9 +82,7 @@ def _evaluate_run(
     checkpoint, image_size = run.checkpoint, run.image_size
     unseen = run.has_unseen_classes
     corruptions, ancestors = _check(settings, run)
-    unknown_images = (
-        unknown.read(settings, run) if settings.unknown_data else None
-    )
+    unknown_images = unknown.read(settings, run)
     strategy = distribute.make_strategy(
         settings.strategy, settings.tpu, one_worker=True
     )

@@ -7,16 +7,27 @@ import numpy as np
 from supcon_tf import config, data, measures
 from supcon_tf.data import folder
 from supcon_tf.evaluation import classifying, splits
-from supcon_tf.training import representations, runs
+from supcon_tf.training import input_pipeline, representations, runs
+
+_BINS = 40
 
 
-def read(settings: config.EvaluateSettings, run: runs.Run) -> data.Source:
+def read(
+    settings: config.EvaluateSettings, run: runs.Run
+) -> data.Source | None:
     """The images of --unknown_data, whose classes do not count.
+
+    By default the test images of the run's --unknown_classes; None for a run
+    without.
 
     Raises:
       ValueError: the images cannot be read, or the run has texts, several
-        labels, unseen test classes or no bank.
+        labels, or unseen test classes.
     """
+    if not settings.unknown_data:
+        if run.is_of_texts or settings.bank_images == 0:
+            return None
+        return input_pipeline.unknown_source(run.data_settings)
     run.check_rgb("--unknown_data")
     run.check_one_label("--unknown_data")
     run.check_seen_classes("--unknown_data")
@@ -54,8 +65,25 @@ def measure(
         "images": len(unknown_rows),
         "k": k,
         **{
-            name: measures.unknown_summary(score[:num_known], score[num_known:])
+            name: _summary(score[:num_known], score[num_known:])
             for name, score in scores.items()
+        },
+    }
+
+
+def _summary(known: np.ndarray, unknown: np.ndarray) -> dict[str, object]:
+    """The measures of a score, and its histogram, in which the report shows it.
+
+    `histogram` has `edges` [bins + 1], and the counts of `known` and `unknown`
+    images, [bins] each.
+    """
+    edges = np.histogram_bin_edges(np.concatenate([known, unknown]), _BINS)
+    return {
+        **measures.unknown_summary(known, unknown),
+        "histogram": {
+            "edges": edges.tolist(),
+            "known": np.histogram(known, edges)[0].tolist(),
+            "unknown": np.histogram(unknown, edges)[0].tolist(),
         },
     }
 

@@ -10,6 +10,9 @@ from supcon_tf import config, measures
 from supcon_tf.evaluation import classifying, clean, splits
 from supcon_tf.training import runs
 
+# The k of recall@k in the literature: 1 to 8 of CUB-200 and Cars-196, powers of
+# ten of Stanford Online Products, 10 to 30 of In-Shop.
+_DEPTHS = 1, 2, 4, 8, 10, 20, 30, 100, 1000
 MEASURED = "retrieval and k-NN among the test images, no classifier"
 
 
@@ -58,7 +61,7 @@ def measure(
             ),
             **measures.confusions(predicted, test.labels, len(names)),
         },
-        **clean.measure_space(test),
+        **clean.measure_space(test, _DEPTHS),
         **(
             clean.leave_one_out(settings, bank)
             if settings.knn_leave_one_out

@@ -13,7 +13,7 @@ from etils import epath
 from supcon_tf import config, data, datasets, exceptions, measures, text
 from supcon_tf.data import folder, subsets
 from supcon_tf.disk import files, locks
-from supcon_tf.gallery import store
+from supcon_tf.gallery import approximate, store
 from supcon_tf.training import console, representations, runs
 
 # Rows that are compared with all others for a threshold; evenly spread.
@@ -39,10 +39,13 @@ def index(settings: config.IndexSettings) -> store.Gallery:
       The gallery.
 
     Raises:
+      ImportError: --approximate needs the extra `search`.
       ValueError: there is no run; the gallery exists, or is to be changed and
         does not exist or is of another checkpoint; the data cannot be read; or
         an id or a class that is to be removed is not there.
     """
+    if settings.approximate:
+        approximate.import_faiss()  # early, before what takes long
     run = runs.open_run(settings.run_dir, architecture=settings.architecture)
     galleries = run.files.galleries
     path = galleries / settings.name
@@ -61,11 +64,22 @@ def index(settings: config.IndexSettings) -> store.Gallery:
             gallery = open_of_run(run, settings.name)
         changed = _changed(settings, run, gallery)
         threshold = _threshold(settings, run, changed)
-        if changed is not gallery or threshold != gallery.threshold:
-            changed = dataclasses.replace(changed, threshold=threshold)
+        is_approximate = changed.is_approximate
+        if settings.approximate is not None:
+            is_approximate = settings.approximate
+        has_changed = (
+            changed is not gallery
+            or threshold != gallery.threshold
+            or is_approximate != gallery.is_approximate
+        )
+        if has_changed:
+            changed = dataclasses.replace(
+                changed, threshold=threshold, is_approximate=is_approximate
+            )
             changed.save(path, overwrite=settings.overwrite)
-    _print(path, changed)
-    return store.open_gallery(path)
+    written = store.open_gallery(path)
+    _print(path, written)
+    return written
 
 
 def open_of_run(run: runs.Run, name: str) -> store.Gallery:
@@ -104,7 +118,10 @@ def _changed(
         removed = len(gallery) - len(remaining)
         console.print_line("removed", f"{removed:,} rows")
         return remaining
-    examples = _read_examples(settings, run, settings.data_dir or settings.add)
+    data_path = settings.data_dir or settings.add
+    if not data_path:
+        return gallery
+    examples = _read_examples(settings, run, data_path)
     if gallery is None:
         return encode(run, examples, settings.gallery_dtype)
     missing = gallery.missing(
@@ -296,6 +313,12 @@ def _print(path: epath.Path, gallery: store.Gallery) -> None:
         "gallery",
         f"{path}: {len(gallery):,} rows of {gallery.dim} {dtype}, {classes}",
     )
+    if gallery.index:
+        console.print_line(
+            "index",
+            f"{gallery.index.kind} of faiss, which finds "
+            f"{gallery.index.recall:.2%} of the 10 nearest rows",
+        )
     threshold = gallery.threshold
     if threshold is None:
         console.print_line(

@@ -9,6 +9,7 @@ version is written whole or not at all:
   labels.npy           [N] int32, -1 for an example without a label
   digests.npy          [N] int64, hashes of the contents of the examples
   ids.json             N texts, such as the paths of the images
+  rows.faiss           of a gallery with an index, see `approximate`
 
 Letters in the shapes: N rows of the gallery, Q queries, k neighbours of each.
 """
@@ -27,6 +28,7 @@ from etils import epath
 
 from supcon_tf import exceptions, measures
 from supcon_tf.disk import files, locks, origins
+from supcon_tf.gallery import approximate
 
 NO_LABEL = -1
 DTYPES = "float32", "float16", "int8"
@@ -35,6 +37,7 @@ _RECORD = "gallery.json"
 _FORMAT = 1
 _ARRAYS = "representations", "labels", "digests"
 _IDS = "ids.json"
+_INDEX = "rows.faiss"
 _CHUNK_ROWS = 2**16  # converted at once, to bound the memory
 _LARGEST_INT8 = 127
 _REMEDY = "Make the gallery again with tools/index.py --overwrite"
@@ -76,6 +79,8 @@ class Gallery:
       threshold: between queries of the classes and others; None for none.
       version: number of the version on the disk that it was read from; 0 for a
         new gallery.
+      is_approximate: whether `save` builds an index for approximate search.
+      index: that index, of a gallery as it is on disk; None for none.
 
     Example:
       >>> import numpy as np
@@ -97,6 +102,8 @@ class Gallery:
     made_of: origins.Identity
     threshold: Threshold | None = None
     version: int = 0
+    is_approximate: bool = False
+    index: approximate.Index | None = None
 
     def __post_init__(self):
         counts = [len(self.labels), len(self.ids), len(self.digests)]
@@ -130,7 +137,10 @@ class Gallery:
     def search(
         self, queries: npt.ArrayLike, k: int = 10
     ) -> measures.neighbors.Neighbors:
-        """The k most similar rows of each query, exactly; see `measures`.
+        """The k most similar rows of each query; see `measures`.
+
+        The search is exact but for a gallery with an index, which may miss
+        rows: `index.recall` says how many.
 
         Args:
           queries: [Q, dim] real, finite.
@@ -145,6 +155,8 @@ class Gallery:
         exceptions.require(
             len(self) > 0, "the gallery must have rows to be searched", 0
         )
+        if self.index is not None:
+            return self.index.search(queries, self.representations, k)
         return measures.nearest_neighbors(queries, self.representations, k)
 
     @functools.cached_property
@@ -179,6 +191,7 @@ class Gallery:
             class_names=tuple(self.class_names[label] for label in used),
             ids=tuple(self.ids[row] for row in rows),
             digests=self.digests[rows],
+            index=None,
         )
 
     def remove(
@@ -268,6 +281,7 @@ class Gallery:
             class_names=tuple(names),
             ids=kept.ids + other.ids,
             digests=np.concatenate([kept.digests, other.digests]),
+            index=None,
         )
 
     def save(self, path: epath.PathLike, overwrite: bool = False) -> Gallery:
@@ -312,12 +326,17 @@ class Gallery:
                 np.save(file, getattr(self, name))
         (directory / _IDS).write_text(json.dumps(self.ids))
         names = [*(f"{name}.npy" for name in _ARRAYS), _IDS]
+        index = None
+        if self.is_approximate and len(self):
+            index = approximate.build(directory / _INDEX, self.representations)
+            names.append(_INDEX)
         threshold = self.threshold and dataclasses.asdict(self.threshold)
         record = {
             "format": _FORMAT,
             "class_names": self.class_names,
             "made_of": self.made_of,
             "threshold": threshold,
+            "index": index and {"kind": index.kind, "recall": index.recall},
             "files": {name: files.digest(directory / name) for name in names},
         }
         files.write_json(directory / _RECORD, record, ensure_ascii=False)
@@ -378,6 +397,9 @@ def open_gallery(path: epath.PathLike) -> Gallery:
             made_of=record["made_of"],
             threshold=record["threshold"] and Threshold(**record["threshold"]),
             version=max(versions),
+            is_approximate=record.get("index") is not None,
+            index=record.get("index")
+            and approximate.Index(os.fspath(path / _INDEX), **record["index"]),
         )
 
 

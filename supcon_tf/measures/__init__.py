@@ -30,7 +30,7 @@ from supcon_tf.measures.multi_label import (
     multi_label_summary,
     share_of_neighbors,
 )
-from supcon_tf.measures.neighbors import nearest_neighbors
+from supcon_tf.measures.neighbors import nearest_among, nearest_neighbors
 from supcon_tf.measures.predictions import (
     Predictions,
     classification_summary,

@@ -93,7 +93,7 @@ def nearest_neighbors(
     Raises:
       ValueError: a shape or a number breaks the rules above.
     """
-    queries, bank = check_inputs(queries, bank)
+    queries, bank = _check_shapes(queries, bank)
     check_positive(k=k, query_chunk=query_chunk)
     exceptions.require(
         not leave_one_out or len(queries) == len(bank) >= 2,
@@ -113,6 +113,60 @@ def nearest_neighbors(
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as threads:
         # Without `list`, an exception of a thread would be lost.
         list(threads.map(search_from, range(0, len(queries), query_chunk)))
+    return similarities, indices
+
+
+def nearest_among(
+    queries: Matrix, bank: Matrix, candidates: npt.ArrayLike, k: int
+) -> Neighbors:
+    """The k most similar of some bank rows of each query, most similar first.
+
+    Args:
+      queries: [queries, dim] real, finite.
+      bank: [N, dim] real, finite.
+      candidates: [queries, K] integers, rows of the bank; -1 for none. Each
+        query has k or more, all different.
+      k: positive int.
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> bank = [[1, 0], [0, 1], [5, 5]]
+      >>> cosines, rows = measures.nearest_among([[2, 0]], bank, [[1, 2]], k=1)
+      >>> rows.tolist(), round(float(cosines[0, 0]), 3)
+      ([[2]], 0.707)
+
+    Returns:
+      As `nearest_neighbors`, which finds the same where `candidates` has all
+      rows.
+
+    Raises:
+      ValueError: a shape or a number breaks the rules above.
+    """
+    queries, bank = _check_shapes(queries, bank)
+    candidates = np.asarray(candidates)
+    check_positive(k=k)
+    exceptions.require(
+        candidates.ndim == 2 and len(candidates) == len(queries),
+        f"`candidates` must have shape [{len(queries)}, candidates]",
+        candidates.shape,
+    )
+    least = int((candidates >= 0).sum(axis=1).min(initial=k))
+    exceptions.require(
+        least >= k, f"`candidates` must have {k} rows of each query", least
+    )
+    similarities = np.empty((len(queries), k), np.float32)
+    indices = np.empty((len(queries), k), np.int32)
+    for query, rows in enumerate(candidates):
+        rows = np.sort(rows[rows >= 0])  # [K], the earlier of equal rows first
+        integers, lengths = _to_integers(_to_float32(bank[rows]))
+        (own_integers,), (own_length,) = _to_integers(
+            _to_float32(queries[query : query + 1])
+        )
+        cosines = integers @ own_integers / (lengths * own_length)
+        cosines = cosines.astype(np.float32)
+        _check_cosines(cosines)
+        order = np.argsort(-cosines, kind="stable")[:k]
+        similarities[query], indices[query] = cosines[order], rows[order]
     return similarities, indices
 
 
@@ -160,7 +214,19 @@ def search(
 
 def check_inputs(queries: Matrix, bank: Matrix) -> tuple[_Rows, _Rows]:
     """Checks queries and bank; returns matrices of the same dimension."""
-    queries, bank = check_matrix("queries", queries), check_matrix("bank", bank)
+    queries, bank = _check_shapes(queries, bank)
+    return queries, check_matrix("bank", bank)
+
+
+def _check_shapes(queries: Matrix, bank: Matrix) -> tuple[_Rows, _Rows]:
+    """Checks queries, and the shape of the bank, which may be on disk.
+
+    Its numbers are checked where they are read, by `_check_cosines`.
+    """
+    queries, bank = check_matrix("queries", queries), np.asanyarray(bank)
+    exceptions.require(
+        bank.ndim == 2, "`bank` must have shape [rows, dim]", bank.shape
+    )
     exceptions.require(
         len(bank) > 0, "`bank` must hold at least 1 representation", 0
     )
@@ -170,6 +236,13 @@ def check_inputs(queries: Matrix, bank: Matrix) -> tuple[_Rows, _Rows]:
         queries.shape[1],
     )
     return queries, bank
+
+
+def _check_cosines(cosines: _Float32s) -> None:
+    """Raises ValueError where a row of the bank was not finite."""
+    exceptions.require(
+        np.isfinite(cosines).all(), "`bank` must be finite", "NaN or infinity"
+    )
 
 
 def check_matrix(name: str, rows: Matrix) -> _Rows:
@@ -269,6 +342,7 @@ def _scan(
     candidates = _Candidates(len(excluded_rows), k)
     for start in range(0, len(bank), _TILE):
         tile = np.array(cosines(_to_float32(bank[start : start + _TILE])))
+        _check_cosines(tile)
         columns = excluded_rows - start  # [Q]
         (queries,) = np.nonzero((columns >= 0) & (columns < tile.shape[1]))
         tile[queries, columns[queries]] = -np.inf
@@ -318,7 +392,8 @@ def _to_integers(rows: _Float32s) -> tuple[_Float64s, _Float64s]:
 
 def _to_float32(rows: _Rows) -> _Float32s:
     """Returns rows in float32, not copied if they are float32."""
-    return rows.astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):  # infinity: no such bank is searched
+        return rows.astype(np.float32, copy=False)
 
 
 _MATRIX = tf.TensorSpec([None, None], tf.float32)

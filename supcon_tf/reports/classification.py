@@ -13,6 +13,12 @@ _NUM_PAIRS = 15
 _NUM_PAIRS_BELOW_MATRIX = 3
 _NUM_MISTAKES = 10
 _MAX_RECALLS = 500  # classes that are listed
+# Scores of belonging -> what the axis of their histogram says.
+_BELONGING = {
+    "neighbors": "cosine to the k-th neighbour",
+    "mahalanobis": "minus the Mahalanobis distance",
+    "max_softmax": "highest probability",
+}
 _RIGHT_COLOR = (63, 144, 218)  # of the palette: blue
 _WRONG_COLOR = (231, 99, 0)  # orange
 
@@ -73,6 +79,24 @@ def calibration(run: contents.Run) -> dict[str, object]:
         "ece": ece,
         "drawing": drawing,
     }
+
+
+def unknown(run: contents.Run) -> dict[str, object]:
+    """Histograms of the scores of belonging, of test and of unknown images."""
+    results = run.evaluation["unknown"]
+    drawings = []
+    for name, title in _BELONGING.items():
+        if name not in results:
+            continue
+        note = f"FPR95 {numbers.percent(results[name]['fpr95'])}"
+        drawing = figures.plot_histograms(
+            results[name]["histogram"],
+            f"{title} of the test images and of unknown images of {run.name}; "
+            f"{note}",
+            xlabel=title,
+        )
+        drawings.append((title[0].upper() + title[1:], note, drawing))
+    return {"images": results["images"], "drawings": drawings}
 
 
 def mistakes(run: contents.Run) -> dict[str, object]:

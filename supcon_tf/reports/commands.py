@@ -26,6 +26,11 @@ def corrupt(run: contents.Run) -> str:
     return f"{evaluate(run)} --corruptions=generated"
 
 
+def unknown(run: contents.Run) -> str:
+    """The command that evaluates a run beside images of other classes."""
+    return f"{evaluate(run)} --unknown_data=DIR"
+
+
 def label_issues(run: contents.Run) -> str:
     """The command that evaluates a run, and lists contradicted labels."""
     return f"{evaluate(run)} --label_issues=1000"

@@ -113,6 +113,7 @@ class Run:
             "predictions": self.predictions,
             "confusions": self.classifier("confusion_matrix"),
             "robustness": self.robustness(),
+            "unknown": self.evaluation.get("unknown"),
             "card": self.card,
             # Where no epoch trained the network, no more are to come.
             "epochs": self.epochs

@@ -117,6 +117,36 @@ def plot_reliability(
         return to_svg(fig, label)
 
 
+def plot_histograms(
+    histogram: Mapping[str, Sequence[float]], label: str, *, xlabel: str
+) -> markupsafe.Markup:
+    """Shares of known and of unknown images by their scores of belonging.
+
+    Args:
+      histogram: `edges` [bins + 1], counts of `known` and `unknown` [bins].
+      label: description of the figure, plain text.
+      xlabel: what the score is.
+    """
+    with drawing() as (fig, plot):
+        for name, color in zip(
+            ("known", "unknown"), palette.COLORS, strict=False
+        ):
+            counts = np.asarray(histogram[name], float)
+            shares = counts / max(counts.sum(), 1)
+            plot.stairs(
+                shares,
+                histogram["edges"],
+                fill=True,
+                color=color,
+                alpha=0.55,
+                label=name,
+            )
+        plot.set(xlabel=xlabel, ylabel="share of images")
+        plot.legend(frameon=False, loc="upper left")
+        plot.yaxis.set_major_formatter(_in_percent)
+        return to_svg(fig, label)
+
+
 def plot_severities(
     means: Mapping[int, Mapping[int, float]],
     singles: Mapping[int, Sequence[Mapping[int, float]]],

@@ -93,6 +93,14 @@ SECTIONS = (
         images_only=True,
         seen_classes_only=True,
     ),
+    RunSection(
+        "Unknown images",
+        classification.unknown,
+        "unknown",
+        commands.unknown,
+        images_only=True,
+        seen_classes_only=True,
+    ),
     Section("Representations", neighborhood.representations, "plane"),
     RunSection("Nearest neighbours", neighborhood.neighbors, "images"),
     RunSection(

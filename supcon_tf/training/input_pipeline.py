@@ -23,19 +23,66 @@ def source(
     """One split, "train", "test" or "validation", of the data set of a run.
 
     The training images are those that the run draws; --drop_duplicates leaves
-    test images out that are training images too. With `shard`, (index, count)
-    of a worker, the images of its own files alone.
+    test images out that are training images too, and --unknown_classes those
+    of some classes. With `shard`, (index, count) of a worker, the images of its
+    own files alone.
 
     Raises:
       ValueError: the images cannot be read, or are too few to draw from.
     """
+    images = _all_classes(settings, split, shard)
+    if settings.unknown_classes:
+        images = subsets.of_classes(images, _known_names(settings, images))
+    if split == "train" and isinstance(settings, config.PartSettings):
+        return _draw_images(settings, images)
+    if split == "test" and settings.drop_duplicates:
+        return _drop_duplicates(images, source(settings, "train"))
+    return images
+
+
+def unknown_source(settings: config.DataSettings) -> data.Source | None:
+    """The test images of --unknown_classes; None for no such class."""
+    if not settings.unknown_classes:
+        return None
+    images = _all_classes(settings, "test")
+    return subsets.of_classes(images, settings.unknown_classes)
+
+
+def _known_names(
+    settings: config.DataSettings, images: data.Source
+) -> list[str]:
+    """The classes of a split without --unknown_classes."""
+    names, unknown_names = images.class_names, settings.unknown_classes
+    missing = [name for name in unknown_names if name not in names]
+    exceptions.require(
+        not missing,
+        f"--unknown_classes must be classes of the data, {images.split} has "
+        f"{exceptions.listed(names)}",
+        exceptions.listed(missing),
+    )
+    known_names = [name for name in names if name not in unknown_names]
+    exceptions.require(
+        len(known_names) > 1,
+        "--unknown_classes must leave two classes or more",
+        exceptions.listed(known_names) or "none",
+    )
+    return known_names
+
+
+def _all_classes(
+    settings: config.DataSettings,
+    split: str,
+    shard: tuple[int, int] | None = None,
+) -> data.Source:
+    """One split with --unknown_classes, and all images."""
     tfds_splits = {"train": settings.train_split, "test": settings.test_split}
-    images = data.load(
+    return data.load(
         settings.dataset,
         split,
         settings.data_dir,
         test_fraction=settings.test_fraction,
         split_seed=settings.split_seed,
+        split_by=settings.split_by,
         check_images=settings.check_images,
         skip_bad_images=settings.skip_bad_images,
         shard=shard,
@@ -43,11 +90,6 @@ def source(
         tfds_split=tfds_splits.get(split),
         tfrecord_features=settings.tfrecord_features,
     )
-    if split == "train" and isinstance(settings, config.PartSettings):
-        return _draw_images(settings, images)
-    if split == "test" and settings.drop_duplicates:
-        return _drop_duplicates(images, source(settings, "train"))
-    return images
 
 
 def _drop_duplicates(test: data.Source, train: data.Source) -> data.Source:

@@ -15,6 +15,8 @@ from PIL import Image
 from supcon_tf import data
 from supcon_tf.data import partition
 
+SPLITS = "train", "test"
+
 
 def write_image(path, seed=0, size=(8, 8)):
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -293,7 +295,9 @@ def test_every_class_keeps_training_images(counts, name, seed):
     is_test = partition.is_test(paths, labels, 0.2, seed)
     assert {*labels[~is_test]} == {*labels} and is_test.any()
     # By its own name alone, but for an image that its class cannot spare.
-    hashed = np.array([partition._share(path, seed) < 0.2 for path in paths])
+    hashed = np.array(
+        [partition._share(path[4:], seed) < 0.2 for path in paths]
+    )
     changed = np.flatnonzero(is_test != hashed)
     assert hashed[changed].all() or not is_test[hashed].any()
     # Other classes move nothing.
@@ -410,3 +414,41 @@ def test_a_vanished_file_is_an_error_that_names_it(given):
     pathlib.Path(given / source.ids[0]).unlink()
     with pytest.raises(tf.errors.NotFoundError, match="00.png"):
         source.read(tf.constant(0))
+
+
+def test_a_split_by_class_holds_whole_classes_out(tmp_path):
+    """A class is in the split of its own hash, whatever other classes come."""
+    classes = [f"class {index}" for index in range(12)]
+    make_empty_files(tmp_path, dict.fromkeys(classes, 2))
+    options = {"split_by": "class", "check_images": False}
+    train, test = (load(tmp_path, split, **options) for split in SPLITS)
+    assert sorted(train.class_names + test.class_names) == sorted(classes)
+    assert len(test.class_names) >= 2 and len(train.class_names) >= 2
+    for part in (train, test):
+        assert part.num_examples == 2 * len(part.class_names)
+        for label, path in zip(part.labels, part.ids, strict=True):
+            assert path.startswith(f"{part.class_names[label]}/")
+    shutil.rmtree(tmp_path / test.class_names[-1])
+    fewer = load(tmp_path, "test", **options)
+    assert {*fewer.class_names} >= {*test.class_names[:-1]}
+    other = load(tmp_path, "test", split_seed=3, **options)
+    assert other.class_names != fewer.class_names
+    make_empty_files(tmp_path, {test.class_names[-1]: 2})
+    half = load(tmp_path, "test", test_fraction=0.5, **options)
+    assert {*half.class_names} >= {*test.class_names}
+
+
+def test_a_split_by_class_needs_four_classes_and_no_splits(given, tmp_path):
+    with pytest.raises(ValueError, match="must be image for a folder that has"):
+        load(given, split_by="class")
+    root = make_folder(tmp_path / "three", dict.fromkeys("abc", 1))
+    with pytest.raises(
+        ValueError, match="must have 4 classes or more .* got 3"
+    ):
+        load(root, split_by="class")
+    with pytest.raises(ValueError, match="`split_by` must be one of"):
+        load(root, split_by="file")
+    with pytest.raises(
+        ValueError, match="must be image except for folders and"
+    ):
+        data.load("digits", split_by="class")

@@ -243,3 +243,18 @@ def test_tables_as_excel_writes_them(images):
     (images / "b.csv").write_text(text, "utf-16")
     with pytest.raises(ValueError, match="b.csv:1 must be UTF-8, got UTF-16"):
         load(images, "b.csv", None)
+
+
+def test_a_split_by_class_holds_whole_classes_out(images):
+    rows = "".join(f"images/{i}.png,{'abcde'[i // 2]}\n" for i in range(10))
+    train, test = (
+        load(images, "a.csv", "path,label\n" + rows, split, split_by="class")
+        for split in ("train", "test")
+    )
+    assert sorted(train.class_names + test.class_names) == [*"abcde"]
+    is_test = partition.is_test_class([*"abcde"], 0.2, 0, "a.csv")
+    expected = [f"images/{i}.png" for i in range(10) if is_test[i // 2]]
+    assert list(test.ids) == expected
+    split_rows = "path,label,split\nimages/0.png,a,train\nimages/1.png,b,test\n"
+    with pytest.raises(ValueError, match="and no splits, for `split_by` class"):
+        load(images, "b.csv", split_rows, split_by="class")

@@ -167,3 +167,12 @@ def test_other_labels_of_the_same_images():
     pairs = other.records(None).map(other.read).as_numpy_iterator()
     found = [(int(image[0, 0, 0]), int(label)) for image, label in pairs]
     assert found == list(enumerate([1, 1, 0, 0, 1, 0]))
+
+
+def test_some_classes_become_the_classes_of_a_source(source):
+    part = subsets.of_classes(source, ["3", "1"])
+    positions = [i for i, label in enumerate(LABELS) if label in (1, 3)]
+    labels = [int(LABELS[position] == 1) for position in positions]
+    assert part.class_names == ("3", "1")
+    assert read_all(part) == (positions, labels)
+    assert part.labels.tolist() == labels

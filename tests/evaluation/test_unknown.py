@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from supcon_tf import config, data, evaluation, measures, training
+from supcon_tf import (
+    config,
+    data,
+    evaluation,
+    measures,
+    reports,
+    run_files,
+    training,
+)
+from supcon_tf.training import input_pipeline
 from tests import score_rows
 
 
@@ -34,6 +43,11 @@ def test_scores_of_belonging_are_those_of_arrays(
     results = evaluation.evaluate(settings)
     score_rows.check(results)
     measured = results["unknown"]
+    for name in ("neighbors", "mahalanobis", "max_softmax"):
+        histogram = measured[name].pop("histogram")
+        assert len(histogram["edges"]) == 1 + len(histogram["known"])
+        assert sum(histogram["known"]) == results["test_examples"]
+        assert sum(histogram["unknown"]) == 5
     assert {*measured} == {
         *("images", "k", "neighbors", "mahalanobis", "max_softmax")
     }
@@ -68,7 +82,36 @@ def test_scores_of_belonging_are_those_of_arrays(
     table = evaluation.results_table({"run": results})
     assert "unknown by softmax" in table and "FPR95" in table
     stored = json.loads(files.stage("linear").evaluation_file.read_text())
+    for name, summary in measured.items():
+        if isinstance(summary, dict):
+            stored["unknown"][name].pop("histogram")
     assert stored["unknown"] == measured
+    page = reports.write_report([files.path], tmp_path / "report.html")
+    assert "Minus the Mahalanobis distance" in page.read_text()
+
+
+def test_classes_can_be_held_out_of_a_run(tiny_settings, tmp_path):
+    settings = tiny_settings(unknown_classes=("mid",))
+    everything = input_pipeline.source(tiny_settings(), "test")
+    is_mid = everything.labels == everything.class_names.index("mid")
+    for split in ("train", "test"):
+        part = input_pipeline.source(settings, split)
+        assert part.class_names == ("bright", "dark")
+        assert {*part.labels} == {0, 1}
+        assert not any("/mid/" in path for path in part.ids)
+    training.pretrain(settings)
+    measured = evaluation.evaluate(
+        settings_of(run_files.RunDirectory(settings.run_dir), knn_neighbors=3)
+    )
+    assert measured["test_examples"] == (~is_mid).sum()
+    assert measured["unknown"]["images"] == is_mid.sum()
+    assert "max_softmax" not in measured["unknown"]  # no classifier
+    for names, message in (
+        (("pink", "dark"), "must be classes of the data, train has .*got pink"),
+        (("mid", "dark"), "must leave two classes or more, got bright"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            input_pipeline.source(tiny_settings(unknown_classes=names), "train")
 
 
 def test_what_does_not_fit_is_refused(finished_run, tmp_path, unknown_folder):

@@ -80,6 +80,8 @@ def test_retrieval_and_neighbors_are_among_the_test_images(run, capsys):
     assert found["top_1"] == pytest.approx(top_1, abs=1.5 / 21)
     assert np.trace(found["confusion_matrix"]) / 21 == found["top_1"]
     expected = measures.retrieval_summary(rows, labels)
+    depths = [*results["retrieval"]["recall_at"]]
+    assert depths == ["1", "2", "4", "8", "10"]  # of 20 other images
     assert results["retrieval"]["map_at_r"] == pytest.approx(
         expected["map_at_r"], abs=0.05
     )

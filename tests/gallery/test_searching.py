@@ -116,6 +116,21 @@ def test_the_threshold_is_that_of_known_data(index, folders, copied_run):
     assert with_one_image_each.threshold is None
 
 
+def test_a_gallery_gets_an_index(index, capsys):
+    pytest.importorskip("faiss")
+    shelf = index(data_dir="known")
+    assert shelf.index is None
+    capsys.readouterr()
+    indexed = index(approximate=True)
+    assert indexed.index.recall > 0.9 and indexed.version == shelf.version + 1
+    printed = capsys.readouterr().out
+    assert "index        HNSW32 of faiss, which finds 100.00% of the" in printed
+    with_threshold = index(known_data="new", known_rate=0.5)
+    assert with_threshold.threshold.known_rate == 0.5
+    assert index(add="new").index is not None  # keeps it
+    assert index(approximate=False).index is None
+
+
 def test_python_answers(index, copied_run, folders, tmp_path):
     index(data_dir="known", name="products")
     model = supcon_tf.load(copied_run.path)
@@ -173,8 +188,8 @@ def test_bad_input_is_refused_before_anything_is_written(
             {"data_dir": "known", "split": "test"},
             "--split must be left out but",
         ),
-        ({}, "one of --data_dir, --add, .* must be given, got none"),
-        ({"data_dir": "known", "add": "new"}, "given, got --data_dir, --add"),
+        ({}, "one of --data_dir, .* or --approximate alone, got none"),
+        ({"data_dir": "known", "add": "new"}, "alone, got --data_dir, --add"),
         ({"add": "new"}, "must be one of .*, which has other, got gallery"),
         ({"add": "new", "gallery_dtype": "int8"}, "--gallery_dtype must be le"),
         ({"data_dir": "."}, "must hold image files only|must be a folder of"),

@@ -163,3 +163,32 @@ def test_errors_name_the_rule(changes, message):
     arguments = {"queries": _grid(5), "bank": _grid(40), "k": 3} | changes
     with pytest.raises(ValueError, match=message):
         neighbors.nearest_neighbors(**arguments)
+
+
+def test_among_all_rows_are_the_nearest_of_all():
+    queries, bank = _grid(9, seed=1), _repeated(40, dim=4)
+    rng = np.random.default_rng(0)
+    candidates = np.stack([rng.permutation(41) - 1 for _ in queries])
+    similarities, indices = neighbors.nearest_among(
+        queries, bank, candidates, k=5
+    )
+    values, rows = _loop(queries, bank, 5)
+    np.testing.assert_array_equal(indices, rows)
+    np.testing.assert_allclose(similarities, values, atol=2e-6)
+    some = np.argsort(rng.random([9, 40]), axis=1)[:, :6]
+    for query, chosen in enumerate(some):
+        _, among = neighbors.nearest_among(
+            queries[[query]], bank, chosen[None], k=3
+        )
+        _, expected = _loop(queries[[query]], bank[np.sort(chosen)], 3)
+        np.testing.assert_array_equal(
+            among[0], np.sort(chosen)[expected[0].astype(int)]
+        )
+    for wrong, message in (
+        ([[0, 1]], r"must have shape \[9, candidates\]"),
+        (np.full([9, 3], -1), "must have 1 rows of each query, got 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            neighbors.nearest_among(queries, bank, wrong, k=1)
+    with pytest.raises(ValueError, match="`bank` must be finite"):
+        neighbors.nearest_among(queries, bank * np.nan, candidates, k=1)

@@ -20,6 +20,7 @@ def _data(examples=60, dim=4):
 def _loop(rows, labels):
     """The definitions, query by query and rank by rank."""
     hits, precisions = {k: [] for k in KS}, []
+    by_class, r_precisions = {}, []
     for i, row in enumerate(rows):
         candidates = [j for j in range(len(rows)) if j != i]
         ranked = sorted(candidates, key=lambda j: (-float(rows[j] @ row), j))
@@ -34,8 +35,13 @@ def _loop(rows, labels):
             if relevant[rank - 1]:
                 total += sum(relevant[:rank]) / rank
         precisions.append(total / r)
+        r_precisions.append(sum(relevant[:r]) / r)
+        by_class.setdefault(labels[i], []).append(
+            (relevant[0], r_precisions[-1], precisions[-1])
+        )
     recall = {str(k): np.mean(hits_at_k) for k, hits_at_k in hits.items()}
-    return recall, np.mean(precisions), len(rows) - len(precisions)
+    by_class = {label: np.mean(v, axis=0) for label, v in by_class.items()}
+    return recall, np.mean(r_precisions), np.mean(precisions), by_class
 
 
 @pytest.mark.usefixtures("kernel")
@@ -45,11 +51,34 @@ def test_both_equal_the_loop(query_chunk):
     result = retrieval.retrieval_summary(
         rows, labels, KS, query_chunk=query_chunk
     )
-    recall, precision, left_out = _loop(rows, labels)
-    assert left_out == 1 == result["left_out"]
+    recall, r_precision, precision, by_class = _loop(rows, labels)
+    assert result["left_out"] == 1
     assert result["recall_at"] == pytest.approx(recall)
+    assert result["r_precision"] == pytest.approx(r_precision, abs=1e-12)
+    columns = [*result["per_class"].values()]
+    assert [*result["per_class"]] == ["recall_at_1", "r_precision", "map_at_r"]
+    for label in range(10):
+        means = [column[label] for column in columns]
+        if label in by_class:
+            assert means == pytest.approx(by_class[label], abs=1e-12)
+        else:
+            assert means == [None] * 3
     assert result["map_at_r"] == pytest.approx(precision, abs=1e-12)
     assert 0 < precision < recall["4"] < recall["90"] == 1
+
+
+def test_intervals_are_those_of_drawn_classes():
+    rows, labels = _data(120)
+    result = retrieval.retrieval_summary(rows, labels, (2, 1))
+    assert [*result["intervals"]] == ["recall_at_2", "r_precision", "map_at_r"]
+    for name, (low, high) in result["intervals"].items():
+        means = [x for x in result["per_class"][name] if x is not None]
+        mean = result.get(name, result["recall_at"]["2"])
+        assert min(means) <= low < mean < high <= max(means)
+    # Classes that are alike leave nothing to chance.
+    rows, labels = np.repeat(np.eye(3), 4, axis=0), np.repeat([0, 1, 2], 4)
+    exact = retrieval.retrieval_summary(rows, labels)["intervals"]
+    assert exact["map_at_r"] == [1.0, 1.0]
 
 
 def test_by_hand():

@@ -167,3 +167,23 @@ def test_empty_bins_are_no_bars():
     body = pages.section("calibration", run)
     assert f"calibration error {linear['ece']:.3f}" in body
     assert "Not made yet" not in body
+
+
+def test_unknown_images_have_a_histogram_of_each_score():
+    histogram = {"edges": [0.0, 0.5, 1.0], "known": [1, 3], "unknown": [4, 1]}
+    unknown = {"images": 5, "k": 3}
+    for name, rate in (("neighbors", 0.25), ("max_softmax", 0.75)):
+        unknown[name] = {"fpr95": rate, "histogram": histogram}
+    run = run_of([[1, 0], [0, 1]])
+    assert "--unknown_data=DIR" in pages.left_out(run)
+    run.evaluation["unknown"] = unknown
+    body = pages.section("unknown", run)
+    assert pages.titles(body) == [
+        "Cosine to the k-th neighbour",
+        "Highest probability",
+    ]
+    assert "FPR95 25.0 %" in body.replace("\xa0", " ")
+    assert "5 unknown images" in pages.words(body)
+    drawing = figures.plot_histograms(histogram, "label", xlabel="score")
+    for text in ("known", "unknown", "80%"):  # 4 of 5
+        assert f">{text}<" in drawing

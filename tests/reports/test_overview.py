@@ -167,6 +167,6 @@ def test_what_is_absent_comes_with_a_command():
     where = "Not made yet: python tools/evaluate.py --run_dir=runs/c"
     # Once for all that one command makes.
     assert "Confusions, Recall of each class, Calibration, Most" in text
-    assert text.count(where) == 3
+    assert text.count(where) == 4
     assert f"contradict. {where} --label_issues=1000" in text
     assert f"Corrupted images. {where} --corruptions=generated" in text

@@ -185,6 +185,8 @@ WORDS = {
         "name",
         "remove",
         "remove_class",
+        "split_by",
+        "unknown_classes",
         "server",
         "signature",
         "sizes",

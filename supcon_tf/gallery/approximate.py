@@ -1,0 +1,147 @@
+"""Approximate search of a large gallery, by an index of faiss.
+
+The index proposes candidates; their exact cosines order them, so that what is
+found has the similarity of an exact search. Only rows may be missed: `recall`
+says how many.
+
+Letters in the shapes: N rows of the gallery, Q queries, K candidates of each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+from types import ModuleType
+
+import numpy as np
+import numpy.typing as npt
+
+from supcon_tf import exceptions, measures
+from supcon_tf.measures import neighbors
+
+# A graph is the faster index, but holds all rows in memory, and its building
+# takes a quarter of an hour for half a million rows; larger galleries get lists
+# of rows of 1 byte per 4 numbers.
+_MOST_GRAPH_ROWS = 200_000
+_LINKS = 32  # of a row in the graph
+_BUILD_CANDIDATES = 100
+_NUMBERS_PER_BYTE = 4
+_TRAINING_ROWS_PER_LIST = 64
+_CANDIDATES_PER_NEIGHBOR, _LEAST_CANDIDATES = 10, 100
+_RECALL_QUERIES, _RECALL_K = 1_000, 10
+_CHUNK_ROWS = 2**16  # converted at once, to bound the memory
+
+
+@dataclasses.dataclass(frozen=True)
+class Index:
+    """An index of the rows of a gallery, on disk.
+
+    Example:
+      >>> from supcon_tf import gallery
+      >>> gallery.Index("gallery/1/rows.faiss", "HNSW32", recall=0.99).kind
+      'HNSW32'
+
+    Attributes:
+      path: of the file.
+      kind: in the words of faiss.
+      recall: share of the 10 nearest rows of an exact search that the index
+        finds, of up to 1,000 rows of the gallery as queries.
+    """
+
+    path: str
+    kind: str
+    recall: float
+
+    @functools.cached_property
+    def _searchable(self) -> object:
+        return import_faiss().read_index(self.path)
+
+    def search(
+        self,
+        queries: npt.ArrayLike,
+        rows: npt.NDArray[np.number],
+        k: int,
+    ) -> measures.neighbors.Neighbors:
+        """As `measures.nearest_neighbors` of [Q, dim] in [N, dim], nearly."""
+        queries, rows = np.asarray(queries), np.asanyarray(rows)
+        k = min(k, len(rows))
+        candidates = _candidates(self._searchable, queries, k)  # [Q, K]
+        is_short = (candidates >= 0).sum(axis=1) < k
+        if is_short.any():  # of lists that hold too few rows
+            return measures.nearest_neighbors(queries, rows, k)
+        return measures.nearest_among(queries, rows, candidates, k)
+
+
+def build(path: str | os.PathLike[str], rows: npt.NDArray[np.number]) -> Index:
+    """Builds and writes the index of rows [N, dim]; measures its recall.
+
+    Raises:
+      ImportError: the extra `search` is not installed.
+    """
+    faiss = import_faiss()
+    kind = _kind(*rows.shape)
+    index = faiss.index_factory(rows.shape[1], kind, faiss.METRIC_INNER_PRODUCT)
+    if kind.startswith("HNSW"):
+        index.hnsw.efConstruction = _BUILD_CANDIDATES
+    else:
+        num_lists = faiss.extract_index_ivf(index).nlist
+        count = min(len(rows), num_lists * _TRAINING_ROWS_PER_LIST)
+        sample = np.linspace(0, len(rows) - 1, count).astype(np.int64)
+        index.train(_unit(rows[sample]))
+    for first in range(0, len(rows), _CHUNK_ROWS):
+        index.add(_unit(rows[first : first + _CHUNK_ROWS]))
+    faiss.write_index(index, os.fspath(path))
+    unmeasured = Index(os.fspath(path), kind, 0.0)
+    return dataclasses.replace(unmeasured, recall=_recall(unmeasured, rows))
+
+
+def import_faiss() -> ModuleType:
+    """The library of the index.
+
+    Raises:
+      ImportError: the extra `search` is not installed.
+    """
+    (faiss,) = exceptions.import_extra("search", "faiss")
+    return faiss
+
+
+def _kind(count: int, dim: int) -> str:
+    """The kind of index for rows [count, dim], in the words of faiss."""
+    if count <= _MOST_GRAPH_ROWS:
+        return f"HNSW{_LINKS}"
+    num_lists = 2 ** round(np.log2(4 * np.sqrt(count)))
+    num_bytes = next(
+        number
+        for number in range(max(dim // _NUMBERS_PER_BYTE, 1), 0, -1)
+        if dim % number == 0
+    )
+    return f"IVF{num_lists},PQ{num_bytes}"
+
+
+def _candidates(index: object, queries: np.ndarray, k: int) -> np.ndarray:
+    """Rows [Q, K] that the index proposes, -1 for none."""
+    faiss = import_faiss()
+    count = max(_CANDIDATES_PER_NEIGHBOR * k, _LEAST_CANDIDATES)
+    count = min(count, index.ntotal)
+    if isinstance(index, faiss.IndexHNSW):
+        parameters = faiss.SearchParametersHNSW(efSearch=count)
+    else:
+        lists = max(index.nlist // 32, 16)
+        parameters = faiss.SearchParametersIVF(nprobe=min(lists, index.nlist))
+    _, rows = index.search(_unit(queries), count, params=parameters)
+    return rows
+
+
+def _recall(index: Index, rows: npt.NDArray[np.number]) -> float:
+    """The share of the nearest rows that the index finds, see `Index`."""
+    count = min(len(rows), _RECALL_QUERIES)
+    queries = rows[np.linspace(0, len(rows) - 1, count).astype(np.int64)]
+    exact, _ = measures.nearest_neighbors(queries, rows, _RECALL_K)  # [Q, k]
+    similarities, _ = index.search(queries, rows, _RECALL_K)
+    # Of equally similar rows any will do.
+    return float((similarities >= exact[:, -1:] - 1e-6).mean())
+
+
+def _unit(rows: npt.NDArray[np.number]) -> npt.NDArray[np.float32]:
+    return neighbors.unit_rows("rows", rows)
