@@ -159,10 +159,10 @@ def nearest_among(
     for query, rows in enumerate(candidates):
         rows = np.sort(rows[rows >= 0])  # [K], the earlier of equal rows first
         integers, lengths = _to_integers(_to_float32(bank[rows]))
-        (own_integers,), (own_length,) = _to_integers(
+        (query_integers,), (query_length,) = _to_integers(
             _to_float32(queries[query : query + 1])
         )
-        cosines = integers @ own_integers / (lengths * own_length)
+        cosines = integers @ query_integers / (lengths * query_length)
         cosines = cosines.astype(np.float32)
         _check_cosines(cosines)
         order = np.argsort(-cosines, kind="stable")[:k]

@@ -184,11 +184,14 @@ def test_the_training_step_is_measured(measure):
 
 def test_the_check_sees_another_neighbour_and_another_number():
     bank, queries = knn.make_representations(argparse.Namespace(**SEARCH))
-    search = knn.make_search("sklearn_cosine", 1)
-    similarities, indices = search(queries, bank, 5)
+    search = knn.make_prepare("sklearn_cosine", 1)(bank)
+    similarities, indices = search(queries, 5)
     assert knn.check(queries, bank, (similarities, indices)) == 1
-    unknown = np.where(indices == indices[:, :1], -1, indices)
-    agreement = knn.check(queries, bank, (similarities, unknown))
+    cosines = queries @ bank.T
+    far_rows, far_cosines = indices.copy(), similarities.copy()
+    far_rows[:, 0] = cosines.argmin(axis=1)
+    far_cosines[:, 0] = cosines.min(axis=1)
+    agreement = knn.check(queries, bank, (far_cosines, far_rows))
     assert agreement == pytest.approx(4 / 5)
     for wrong in (similarities + 0.5, np.full_like(similarities, np.nan)):
         with pytest.raises(RuntimeError, match="a similarity is off by"):
