@@ -166,6 +166,18 @@ TOYS = {
         "temperature 0.1: top-1 .+ and (.+)",
         (0.3, 1),
     ),
+    "galleries": (
+        {
+            'architecture="keras:MobileNetV2"': 'architecture="vgg8"',
+            'weights="imagenet"': 'width=0.1, augmentation="identity"',
+            "image_size=160": "image_size=16",
+            '"food"': '"mid"',
+            "epochs=0,  # the weights as they are": "epochs=3",
+        },
+        1,
+        "known kinds: (\\d+)%",
+        (50, 100),
+    ),
     "keras": (
         {"width=0.25": "width=0.125", "epochs = 5\n": "epochs = 3\n"},
         2,
