@@ -55,7 +55,21 @@ class Index:
 
     @functools.cached_property
     def _searchable(self) -> object:
-        return import_faiss().read_index(self.path)
+        faiss = import_faiss()
+        try:
+            index = faiss.read_index(self.path)
+        except RuntimeError as error:
+            raise self._damaged("what faiss cannot read") from error
+        kinds = faiss.IndexHNSWFlat, faiss.IndexIVFPQ
+        if not isinstance(index, kinds):
+            raise self._damaged(type(index).__name__)
+        return index
+
+    def _damaged(self, content: object) -> exceptions.InvalidValue:
+        return exceptions.InvalidValue(
+            f"{self.path} must be the index of its gallery, got {content}. "
+            "Build it anew: tools/index.py --approximate"
+        )
 
     def search(
         self,
@@ -66,6 +80,9 @@ class Index:
         """As `measures.nearest_neighbors` of [Q, dim] in [N, dim], nearly."""
         queries, rows = np.asarray(queries), np.asanyarray(rows)
         k = min(k, len(rows))
+        shape = self._searchable.ntotal, self._searchable.d
+        if shape != rows.shape:
+            raise self._damaged(f"one of {shape[0]:,} x {shape[1]} numbers")
         candidates = _candidates(self._searchable, queries, k)  # [Q, K]
         is_short = (candidates >= 0).sum(axis=1) < k
         if is_short.any():  # of lists that hold too few rows
@@ -78,8 +95,15 @@ def build(path: str | os.PathLike[str], rows: npt.NDArray[np.number]) -> Index:
 
     Raises:
       ImportError: the extra `search` is not installed.
+      ValueError: the path is not on a local disk.
     """
     faiss = import_faiss()
+    exceptions.require(
+        "://" not in os.fspath(path),
+        "--approximate must be left out but on a local disk, where faiss "
+        "writes its index",
+        path,
+    )
     kind = _kind(*rows.shape)
     index = faiss.index_factory(rows.shape[1], kind, faiss.METRIC_INNER_PRODUCT)
     if kind.startswith("HNSW"):

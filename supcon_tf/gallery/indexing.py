@@ -18,6 +18,7 @@ from supcon_tf.training import console, representations, runs
 
 # Rows that are compared with all others for a threshold; evenly spread.
 _MOST_THRESHOLD_ROWS = 10_000
+_RECALL_QUERIES, _RECALL_K = 1_000, 10
 
 
 def index(settings: config.IndexSettings) -> store.Gallery:
@@ -176,14 +177,31 @@ def encode(
         f"the representations of {run.checkpoint} must be finite",
         "NaN or infinity",
     )
+    stored = store.quantized(rows, dtype)
+    if stored.dtype != rows.dtype:
+        share = _share_of_neighbors(rows, stored)
+        console.print_line(
+            dtype,
+            f"finds {share:.1%} of the {_RECALL_K} nearest rows of float32",
+        )
     return store.Gallery(
-        store.quantized(rows, dtype),
+        stored,
         examples.labels,
         examples.class_names,
         examples.ids,
         examples.digests,
         run.identity,
     )
+
+
+def _share_of_neighbors(rows: np.ndarray, stored: np.ndarray) -> float:
+    """The share of the nearest rows that stored numbers, [N, dim], keep."""
+    count = min(len(rows), _RECALL_QUERIES)
+    queries = rows[np.linspace(0, len(rows) - 1, count).astype(np.int64)]
+    _, expected = measures.nearest_neighbors(queries, rows, _RECALL_K)
+    _, nearest = measures.nearest_neighbors(queries, stored, _RECALL_K)
+    shared = map(np.intersect1d, expected, nearest)
+    return sum(map(len, shared)) / expected.size
 
 
 def _read_examples(

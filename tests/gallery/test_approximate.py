@@ -78,3 +78,26 @@ def test_without_the_extra_one_line_says_so(monkeypatch, tmp_path):
     with pytest.raises(exceptions.MissingPackage, match="extra `search`: pip"):
         dataclasses.replace(make("a"), is_approximate=True).save(tmp_path / "a")
     assert not gallery.store.exists(tmp_path / "a")
+
+
+def test_a_remote_gallery_has_no_index():
+    with pytest.raises(ValueError, match="but on a local disk, .* got gs://a"):
+        approximate.build("gs://a/rows.faiss", np.eye(3, dtype=np.float32))
+
+
+def test_another_file_is_refused(tmp_path):
+    import faiss
+
+    shelf = dataclasses.replace(make("abc"), is_approximate=True)
+    shelf.save(tmp_path / "a")
+    file = tmp_path / "a" / "1" / "rows.faiss"
+    fewer = faiss.IndexHNSWFlat(4, 32)
+    for content, message in (
+        (bytes(file.stat().st_size), "got what faiss cannot read"),
+        (faiss.serialize_index(faiss.IndexFlatIP(4)), "got IndexFlatIP"),
+        (faiss.serialize_index(fewer), "got one of 0 x 4 numbers"),
+    ):
+        file.write_bytes(bytes(content))
+        index = gallery.Index(str(file), "HNSW32", 1.0)
+        with pytest.raises(ValueError, match=message):
+            index.search(shelf.representations, shelf.representations, 1)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -114,6 +115,16 @@ def test_the_threshold_is_that_of_known_data(index, folders, copied_run):
     assert modified == [p.name for p in copied_run.galleries.glob("gallery/*")]
     with_one_image_each = index(data_dir="loose", name="other")
     assert with_one_image_each.threshold is None
+
+
+def test_what_short_numbers_cost_is_printed(index, capsys):
+    shelf = index(data_dir="known", gallery_dtype="int8")
+    assert shelf.representations.dtype == np.int8
+    printed = capsys.readouterr().out
+    share = re.search(r"int8 +finds (.+)% of the 10 nearest rows", printed)[1]
+    assert 50 < float(share) <= 100
+    index(data_dir="known", name="whole")
+    assert "finds" not in capsys.readouterr().out
 
 
 def test_a_gallery_gets_an_index(index, capsys):
