@@ -32,8 +32,8 @@ class Subclassed(keras.Model):
         super().__init__()
         self.dense = keras.layers.Dense(5)
 
-    def call(self, x):
-        return self.dense(tf.reduce_mean(x, axis=[1, 2]))
+    def call(self, inputs):
+        return self.dense(tf.reduce_mean(inputs, axis=[1, 2]))
 
 
 def images(count=4, seed=0):
@@ -125,8 +125,8 @@ def test_a_momentum_model_copies_it():
     model.build((None, 2, SIDE, SIDE, 3))
     online, copy = model.encoder, model.momentum_encoder
     assert copy.backbone is not online.backbone
-    for one, other in zip(online.weights, copy.weights, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for weight, copied in zip(online.weights, copy.weights, strict=True):
+        np.testing.assert_array_equal(weight, copied)
 
 
 def test_batch_norm_spans_the_replicas(mirrored_strategy):
@@ -150,9 +150,9 @@ def test_batch_norm_spans_the_replicas(mirrored_strategy):
         model.fit(batches, verbose=0)
         return [norm.moving_mean.numpy(), norm.moving_variance.numpy()]
 
-    one = statistics(tf.distribute.get_strategy())
-    two = statistics(mirrored_strategy)
-    for a, b in zip(one, two, strict=True):
+    expected = statistics(tf.distribute.get_strategy())
+    mirrored = statistics(mirrored_strategy)
+    for a, b in zip(expected, mirrored, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-5)
 
 

@@ -69,8 +69,8 @@ def test_a_model_is_rebuilt_from_its_config_and_its_files(name, tmp_path):
     assert copy.get_config() == model.get_config()
     arguments = inspect.signature(type(model)).parameters
     assert {*arguments} - {"kwargs"} <= {*model.get_config()}
-    for one in (model, copy):
-        _built(one, *dims)
+    for instance in (model, copy):
+        _built(instance, *dims)
     assert [w.name for w in copy.weights] == [w.name for w in model.weights]
     rng = np.random.default_rng(0)
     for weight in model.weights:
@@ -81,7 +81,7 @@ def test_a_model_is_rebuilt_from_its_config_and_its_files(name, tmp_path):
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras")
     # As text, in which a shape is a list whether it was read or made.
-    texts = [json.dumps(one.get_config()) for one in (loaded, model)]
+    texts = [json.dumps(instance.get_config()) for instance in (loaded, model)]
     assert texts[0] == texts[1]
     again = _built(type(model).from_config(model.get_config()), *dims)
     again.load_weights(tmp_path / "model.keras")

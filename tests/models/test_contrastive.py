@@ -38,8 +38,8 @@ def test_views_share_one_batch_norm_pass():
     by_hand = model.projection_head(representations, training=True)
     np.testing.assert_allclose(z[:, 0], by_hand[:3], atol=1e-4)
     np.testing.assert_allclose(z[:, 1], by_hand[3:], atol=1e-4)
-    for one, other in zip(moved, model.get_weights(), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+    for weight, expected in zip(moved, model.get_weights(), strict=True):
+        np.testing.assert_allclose(weight, expected, atol=1e-5)
 
     apart = model.encoder(views[:, 0], training=True)
     assert np.abs(apart - representations[:3]).max() > 1e-3
@@ -58,10 +58,12 @@ def test_permuting_views_permutes_projections(training):
 def test_dynamic_batch_and_views():
     model = _model()
     signature = tf.TensorSpec((None, None, 16, 16, 3), tf.uint8)
-    function = tf.function(lambda x: model(x), input_signature=[signature])
+    function = tf.function(
+        lambda pixels: model(pixels), input_signature=[signature]
+    )
     for batch, views in ((2, 2), (3, 1)):
-        x = _views(batch, views)
-        np.testing.assert_allclose(function(x), model(x), atol=1e-5)
+        pixels = _views(batch, views)
+        np.testing.assert_allclose(function(pixels), model(pixels), atol=1e-5)
     static = tf.function(model).get_concrete_function(
         tf.TensorSpec((None, 2, 16, 16, 3), tf.uint8), training=False
     )
@@ -117,8 +119,10 @@ class _Encoder(keras.Model):
         self.convolution = layers.ConvBN(6, strides=2, **parts)
 
     def call(self, images, training=None):
-        x = self.convolution(tf.cast(images, tf.float32) / 255, training)
-        return tf.reduce_mean(tf.nn.relu(tf.cast(x, tf.float32)), axis=[1, 2])
+        features = self.convolution(tf.cast(images, tf.float32) / 255, training)
+        return tf.reduce_mean(
+            tf.nn.relu(tf.cast(features, tf.float32)), axis=[1, 2]
+        )
 
 
 LABELS = np.array([0, 2, 1, 1, 0, 2, 1, 0])
@@ -277,7 +281,7 @@ SOFT = np.tile(SOFT, [2, 1]).astype(np.float32)
 def test_a_classifier_learns_soft_labels(offsets):
     """As the mean over labels that are drawn from them."""
     model = _trained(0.3, logit_offsets=offsets)
-    of_classes = _trained(0.3, logit_offsets=offsets)
+    hard_model = _trained(0.3, logit_offsets=offsets)
     model.compile("sgd", losses.SupConLoss(positives="soft"))
     logits = model._outputs(_views(8), training=False)[1].numpy()
     figures = model.test_on_batch(_views(8), SOFT, return_dict=True)
@@ -291,9 +295,9 @@ def test_a_classifier_learns_soft_labels(offsets):
     accuracy = pytest.approx(shares.mean(), rel=1e-6)
     assert figures["classifier_accuracy"] == accuracy
     # Labels without doubt are those of integers.
-    by_class = of_classes.test_on_batch(_views(8), LABELS, return_dict=True)
+    by_class = hard_model.test_on_batch(_views(8), LABELS, return_dict=True)
     sure = np.eye(3, dtype=np.float32)[LABELS]
-    by_share = of_classes.test_on_batch(_views(8), sure, return_dict=True)
+    by_share = hard_model.test_on_batch(_views(8), sure, return_dict=True)
     assert by_share == pytest.approx(by_class, rel=1e-6)
     with pytest.raises(tf.errors.InvalidArgumentError, match="must sum to 1"):
         model.test_on_batch(_views(8), sure * 1.01)

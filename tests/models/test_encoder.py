@@ -110,8 +110,8 @@ def test_bad_images():
 
 def _seen_by_the_stack(encoder):
     seen, call = [], encoder.stack.call
-    encoder.stack.call = lambda x, training: (
-        seen.append(x) or call(x, training=training)
+    encoder.stack.call = lambda images, training: (
+        seen.append(images) or call(images, training=training)
     )
     return seen
 
@@ -156,9 +156,9 @@ def test_without_normalize_the_pooled_activations_come_out():
     pooled.build(images.shape)
     pooled.set_weights(encoder.get_weights())
     raw = pooled(images).numpy()
-    x = tf.constant((images / 255.0 - 0.5) / 0.5, tf.float32)
+    pixels = tf.constant((images / 255.0 - 0.5) / 0.5, tf.float32)
     np.testing.assert_allclose(
-        raw, tf.reduce_mean(pooled.stack(x), axis=[1, 2]), atol=1e-5
+        raw, tf.reduce_mean(pooled.stack(pixels), axis=[1, 2]), atol=1e-5
     )
     raw /= np.linalg.norm(raw, axis=-1, keepdims=True)
     np.testing.assert_allclose(representations, raw, atol=1e-6)

@@ -16,9 +16,9 @@ class Moving(keras.layers.Layer):
     def build(self, input_shape):
         self.mean = self.add_weight("mean", [], trainable=False)
 
-    def call(self, x):
-        self.mean.assign(0.9 * self.mean + 0.1 * tf.reduce_mean(x))
-        return x - self.mean
+    def call(self, inputs):
+        self.mean.assign(0.9 * self.mean + 0.1 * tf.reduce_mean(inputs))
+        return inputs - self.mean
 
 
 def network(moving=False):
@@ -40,7 +40,7 @@ def nested():
     return models.BackboneEncoder(keras.Model(inputs, network().backbone(x)))
 
 
-def own():
+def vgg():
     return models.Encoder("vgg8", width=0.05)
 
 
@@ -71,7 +71,9 @@ def train(encoder, freeze=(), batch_norm=False, chunks=1, decay=None):
     changed = [
         layer.name
         for layer, old, new in zip(layers, before, after, strict=True)
-        if any((x != y).any() for x, y in zip(old, new, strict=True))
+        if any(
+            (start != end).any() for start, end in zip(old, new, strict=True)
+        )
     ]
     return changed, before, after
 
@@ -82,7 +84,7 @@ def test_frozen_layers_do_not_change_and_the_others_do():
     assert changed == names[4:]
     changed, _, _ = train(built(network()), batch_norm=True)
     assert changed == names[::2]
-    changed, _, _ = train(built(own()), ("stage0", "stage1"))
+    changed, _, _ = train(built(vgg()), ("stage0", "stage1"))
     assert changed == [f"stage2_conv{index}" for index in range(4)]
     changed, _, _ = train(built(nested()), ("before",))
     assert changed == names
@@ -101,7 +103,9 @@ def test_a_momentum_model_freezes_both():
     views = np.random.default_rng(0).integers(0, 256, [8, 2, SIDE, SIDE, 3])
     model.train_on_batch(views.astype(np.uint8), np.arange(8) % 2)
     after = model.momentum_encoder.get_weights()
-    changed = [(x != y).any() for x, y in zip(before, after, strict=True)]
+    changed = [
+        (start != end).any() for start, end in zip(before, after, strict=True)
+    ]
     assert sum(changed) == 2  # kernel and bias of c_conv
 
 
@@ -128,21 +132,21 @@ def test_what_cannot_be_frozen_is_named(make, freeze, message):
 
 
 @pytest.mark.slow(but=["network-2"])
-@pytest.mark.parametrize(("make", "chunks"), [(network, 2), (own, 1)])
+@pytest.mark.parametrize(("make", "chunks"), [(network, 2), (vgg, 1)])
 def test_a_layer_takes_its_share_of_a_step(make, chunks):
     """decay^k of the step without it, in the k-th layer from the end."""
     encoders = [built(make()) for _ in range(2)]
     encoders[1].set_weights(encoders[0].get_weights())
-    _, start, whole = train(encoders[0], chunks=chunks)
+    _, start, end = train(encoders[0], chunks=chunks)
     _, _, shared = train(encoders[1], chunks=chunks, decay=0.5)
     count = len(start)
-    for place, layer in enumerate(models.ordered_layers(encoders[0])):
+    for index, layer in enumerate(models.ordered_layers(encoders[0])):
         kinds = [w.name.rpartition("/")[2] for w in layer.weights]
         for i, kind in enumerate(kinds):
             # Statistics follow the data, not the learning rate.
-            share = 1.0 if kind.startswith("moving") else 0.5 ** (count - place)
-            step = whole[place][i] - start[place][i]
-            taken = shared[place][i] - start[place][i]
+            share = 1.0 if kind.startswith("moving") else 0.5 ** (count - index)
+            step = end[index][i] - start[index][i]
+            taken = shared[index][i] - start[index][i]
             np.testing.assert_allclose(taken, share * step, atol=2e-6)
 
 

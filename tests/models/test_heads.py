@@ -9,8 +9,8 @@ from supcon_tf.keras_2 import keras
 
 
 def _unit(*shape):
-    x = tf.random.stateless_normal(shape, (1, 2))
-    return tf.math.l2_normalize(x, axis=-1)
+    rows = tf.random.stateless_normal(shape, (1, 2))
+    return tf.math.l2_normalize(rows, axis=-1)
 
 
 def _images(count=4):
@@ -176,14 +176,14 @@ def test_a_shared_encoder_goes_on_training():
     for _ in range(2):
         model.compile(keras.optimizers.SGD(0.5), losses.SupConLoss())
         model.fit(views, labels, verbose=0)
-        later = models.LinearClassifier(encoder, 3)
-        later(_images())
-        assert encoder.trainable and len(later.trainable_weights) == 2
-        counts = len(later.weights), len(later.non_trainable_weights)
+        probe = models.LinearClassifier(encoder, 3)
+        probe(_images())
+        assert encoder.trainable and len(probe.trainable_weights) == 2
+        counts = len(probe.weights), len(probe.non_trainable_weights)
         assert counts == (len(encoder.weights) + 2, len(encoder.weights))
         before = [weight.numpy() for weight in encoder.trainable_weights]
         model.fit(views, labels, verbose=0)
         for old, new in zip(before, encoder.trainable_weights, strict=True):
             assert (old != new.numpy()).any(), new.name
-    later.trainable = False
-    assert not later.trainable_weights
+    probe.trainable = False
+    assert not probe.trainable_weights

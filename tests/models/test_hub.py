@@ -42,10 +42,10 @@ def test_settings_of_presets_are_of_no_other_network():
     for name, value in (("pooling", "mean"), ("lora_rank", 2)):
         with pytest.raises(ValueError, match=f"--{name} must be left out with"):
             config.PretrainSettings("run", architecture="vgg8", **{name: value})
-        made = config.PretrainSettings(
+        settings = config.PretrainSettings(
             "run", architecture="keras_hub:vit", **{name: value}
         )
-        assert getattr(made, name) == value
+        assert getattr(settings, name) == value
 
 
 def test_weights_of_a_preset_are_of_one():
@@ -86,7 +86,7 @@ FLOAT = {"module": "keras", "class_name": "DTypePolicy", "config": {}}
 
 
 @pytest.mark.parametrize(
-    "made",
+    "entry",
     [
         {"module": "os", "class_name": "system"},
         {"module": "builtins", "class_name": "function", "config": "exec"},
@@ -100,11 +100,11 @@ FLOAT = {"module": "keras", "class_name": "DTypePolicy", "config": {}}
     ],
 )
 @pytest.mark.parametrize("name", ["config.json", "image_converter.json"])
-def test_a_folder_of_others_makes_no_objects_of_theirs(name, made, tmp_path):
+def test_a_folder_of_others_makes_no_objects_of_theirs(name, entry, tmp_path):
     config = VIT | {"config": {"dtype": FLOAT}}
     (tmp_path / "config.json").write_text(json.dumps(config))
     hub._check_folder(str(tmp_path))
-    config["config"]["parts"] = [{"inner": made}]
+    config["config"]["parts"] = [{"inner": entry}]
     (tmp_path / name).write_text(json.dumps(config))
     with pytest.raises(ValueError, match="must make classes of KerasHub alon"):
         hub._check_folder(str(tmp_path))
@@ -176,15 +176,20 @@ def test_it_is_the_network_of_the_preset(preset, pooling):
 
 def test_images_of_another_size(preset):
     small, large = with_weights(preset), with_weights(preset, 64)
-    one, other = (
-        [x.numpy() for x in made.backbone.network.weights]
-        for made in (small, large)
+    small_weights, large_weights = (
+        [weight.numpy() for weight in encoder.backbone.network.weights]
+        for encoder in (small, large)
     )
-    kept = [a.shape == b.shape for a, b in zip(one, other, strict=True)]
-    assert kept.count(False) == 1
-    position = kept.index(False)
-    assert other[position].shape == (1 + 64, 8)
-    np.testing.assert_array_equal(other[position][0], one[position][0])
+    matches = [
+        a.shape == b.shape
+        for a, b in zip(small_weights, large_weights, strict=True)
+    ]
+    assert matches.count(False) == 1
+    position = matches.index(False)
+    assert large_weights[position].shape == (1 + 64, 8)
+    np.testing.assert_array_equal(
+        large_weights[position][0], small_weights[position][0]
+    )
     # The same picture, twice as large, has a mean of patches that is near.
     twice = IMAGES.repeat(2, axis=1).repeat(2, axis=2)
     assert large(twice).shape == small(IMAGES).shape
@@ -193,14 +198,16 @@ def test_images_of_another_size(preset):
 
 
 def test_low_rank_updates_alone_train(preset):
-    whole = with_weights(preset)
+    base = with_weights(preset)
     encoder = with_weights(preset, lora_rank=2)
-    np.testing.assert_allclose(encoder(IMAGES), whole(IMAGES), atol=1e-6)
-    names = [x.name for x in encoder.backbone.network.trainable_weights]
+    np.testing.assert_allclose(encoder(IMAGES), base(IMAGES), atol=1e-6)
+    names = [
+        weight.name for weight in encoder.backbone.network.trainable_weights
+    ]
     # Of query and value of three blocks.
     assert {*names} == {"lora_kernel_a", "lora_kernel_b", "bias"}
     assert len(encoder.trainable_weights) == len(names) == 3 * 2 * 3
-    before = [x.numpy() for x in encoder.weights]
+    before = [weight.numpy() for weight in encoder.weights]
     model = models.SupConModel(encoder, models.ProjectionHead(4, ()))
     model.compile(training.SGD(1.0), losses.SupConLoss())
     views = np.stack([IMAGES, IMAGES[::-1]], axis=1)
@@ -210,7 +217,7 @@ def test_low_rank_updates_alone_train(preset):
         for old, new in zip(before, encoder.weights, strict=True)
     ]
     assert 0 < sum(moved) <= len(names)
-    assert np.abs(encoder(IMAGES) - whole(IMAGES)).max() > 1e-5
+    assert np.abs(encoder(IMAGES) - base(IMAGES)).max() > 1e-5
 
 
 def test_a_run_with_a_preset(preset, tiny_settings, tmp_path):
@@ -240,7 +247,7 @@ def test_a_run_with_a_preset(preset, tiny_settings, tmp_path):
     assert training.pretrain(other).recorded(type(other)).lora_rank == 2
 
 
-def of_torch(weight):
+def torch_array(weight):
     """The name and array of a weight in PyTorch, by those in TensorFlow."""
     name, value = weight.name.removesuffix(":0"), weight.numpy()
     parts = name.replace("layer_._", "layer/").split("/")[1:]
@@ -273,7 +280,7 @@ def test_a_folder_of_hugging_face(side, tmp_path):
     tokens = theirs.vit.layernorm(answer.hidden_states[-1]).numpy()
     theirs.config.architectures = ["ViTForImageClassification"]
     theirs.config.save_pretrained(str(tmp_path))
-    arrays = dict(map(of_torch, theirs.weights))
+    arrays = dict(map(torch_array, theirs.weights))
     safetensors = importlib.import_module("safetensors.numpy")
     safetensors.save_file(arrays, tmp_path / "model.safetensors")
     config = {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.25] * 3}
@@ -298,5 +305,7 @@ def test_precision(preset, float32_policy):
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     encoder = with_weights(preset)
     network = encoder.backbone.network
-    assert {x.compute_dtype for x in network._flatten_layers()} == {"bfloat16"}
+    assert {layer.compute_dtype for layer in network._flatten_layers()} == {
+        "bfloat16"
+    }
     assert keras_3.config.dtype_policy().name == "float32"

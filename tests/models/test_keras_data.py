@@ -46,7 +46,7 @@ def recording_model():
 
 
 def sums_of(batches, count):
-    return [int(tf.reduce_sum(tf.cast(x, tf.int64))) for x, _ in
+    return [int(tf.reduce_sum(tf.cast(batch, tf.int64))) for batch, _ in
             batches.take(count)]  # fmt: skip
 
 
@@ -57,7 +57,9 @@ def test_endless_views_know_their_epoch():
     )
     assert int(model.optimizer.iterations) == 2 * STEPS
     assert len(history.history["val_loss"]) == 2
-    mirrored = views().map(lambda x, y: (x[..., ::-1, :], y))
+    mirrored = views().map(
+        lambda pixels, labels: (pixels[..., ::-1, :], labels)
+    )
     loss = model.evaluate(mirrored, verbose=0)
     expected = model.evaluate(mirrored, steps=STEPS, verbose=0)
     assert loss == pytest.approx(expected)
@@ -73,7 +75,9 @@ def test_tokens_know_their_epoch():
 
 
 @pytest.mark.slow(but=["None"])
-@pytest.mark.parametrize("change", [None, lambda x, y: (x[:, ::-1], y)])
+@pytest.mark.parametrize(
+    "change", [None, lambda pixels, labels: (pixels[:, ::-1], labels)]
+)
 def test_a_second_fit_goes_on(change):
     batches = views() if change is None else views().map(change)
     expected = sums_of(batches, 8)
@@ -106,8 +110,14 @@ def test_an_interrupted_fit_goes_on():
 
 
 WRONG = {
-    "images": (lambda x: x, "`views` must be .*data.views_of.* got shape"),
-    "a tuple": (lambda x: (x, x), "`x` must be one tensor.*got a tuple of 2"),
+    "images": (
+        lambda pixels: pixels,
+        "`views` must be .*data.views_of.* got shape",
+    ),
+    "a tuple": (
+        lambda pixels: (pixels, pixels),
+        "`x` must be one tensor.*got a tuple of 2",
+    ),
 }
 
 
@@ -116,24 +126,26 @@ WRONG = {
 def test_what_is_wrong_is_refused_before_anything_is_traced(kind, built):
     """So that the right data train the same model afterwards."""
     change, message = WRONG[kind]
-    model, x, y = supcon_model(), images(8), np.arange(8) % 2
+    model, pixels, labels = supcon_model(), images(8), np.arange(8) % 2
     if built:
         model.fit(views(), steps_per_epoch=1, verbose=0)
-    dataset = tf.data.Dataset.from_tensor_slices((change(x), y)).batch(4)
-    arrays = list(change(x)) if kind == "a tuple" else change(x)
+    dataset = tf.data.Dataset.from_tensor_slices(
+        (change(pixels), labels)
+    ).batch(4)
+    arrays = list(change(pixels)) if kind == "a tuple" else change(pixels)
     for call in (
         lambda: model.fit(dataset),
         lambda: model.evaluate(dataset),
         lambda: model.predict(dataset),
-        lambda: model.fit(arrays, y, batch_size=4)
+        lambda: model.fit(arrays, labels, batch_size=4)
         if kind == "images"
-        else model.fit(tuple(arrays), y),
+        else model.fit(tuple(arrays), labels),
     ):
         with pytest.raises(ValueError, match=message):
             call()
     if kind == "images":
         with pytest.raises(ValueError, match=message + r" \(8, 8, 8, 3\)"):
-            model(x)
+            model(pixels)
     assert model.built == built
     model.fit(views(), steps_per_epoch=1, verbose=0)
 
@@ -146,7 +158,7 @@ def test_views_are_refused_where_images_are_taken(kind):
         model = kind(encoder, 4)
     batch = next(iter(views()))[0]
     for _ in range(2):  # not built, and built
-        for call in (model, lambda x: model.predict(x, verbose=0)):
+        for call in (model, lambda pixels: model.predict(pixels, verbose=0)):
             with pytest.raises(ValueError, match="`images` must be .batch, h"):
                 call(batch)
         model(batch[:, 0])
@@ -173,15 +185,15 @@ def test_accuracy_is_that_of_projections_or_of_every_view(tmp_path):
     loss = losses.CrossEntropyLoss()
     model.compile("sgd", loss, metrics=["accuracy"], **eagerly)
     history = model.fit(views(), validation_data=views(), verbose=0).history
-    x = np.concatenate([x for x, _ in views().take(STEPS)])
-    y = np.concatenate([y for _, y in views().take(STEPS)])
-    right = model(x).numpy().argmax(axis=2) == y[:, None]
+    pixels = np.concatenate([batch for batch, _ in views().take(STEPS)])
+    classes = np.concatenate([batch for _, batch in views().take(STEPS)])
+    right = model(pixels).numpy().argmax(axis=2) == classes[:, None]
     assert history["val_accuracy"] == [pytest.approx(right.mean())]
     model.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras")
-    shares = np.eye(4)[y].astype(np.float32)
-    for labels in (y, shares):
-        measured = again.evaluate(x, labels, verbose=0, return_dict=True)
+    shares = np.eye(4)[classes].astype(np.float32)
+    for labels in (classes, shares):
+        measured = again.evaluate(pixels, labels, verbose=0, return_dict=True)
         assert measured["accuracy"] == pytest.approx(right.mean())
 
 

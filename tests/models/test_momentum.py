@@ -80,8 +80,10 @@ def momentum_projections(model, views):
 def test_a_step_updates_follows_and_enqueues():
     model = make_model()
     for copy, followed in parts(model):
-        for one, other in zip(copy.weights, followed.weights, strict=True):
-            np.testing.assert_array_equal(one, other)
+        for copied, original in zip(
+            copy.weights, followed.weights, strict=True
+        ):
+            np.testing.assert_array_equal(copied, original)
     expected = [values(c.trainable_weights) for c, _ in parts(model)]
     averages = values(model.momentum_encoder.non_trainable_weights)
     for step in range(4):
@@ -109,10 +111,10 @@ def test_a_step_updates_follows_and_enqueues():
             row_labels[start : start + 8], np.repeat(labels, VIEWS)
         )
         assert filled.sum() == min(8 * (step + 1), 24)
-    for one, other in zip(
+    for before, after in zip(
         averages, model.momentum_encoder.non_trainable_weights, strict=True
     ):
-        assert np.abs(one - other).max() > 1e-4
+        assert np.abs(before - after).max() > 1e-4
 
 
 def test_the_optimizer_leaves_the_copies_alone():
@@ -120,8 +122,8 @@ def test_the_optimizer_leaves_the_copies_alone():
     trainable = model.trainable_weights
     before = values(model._copied_weights())
     model.train_on_batch(*make_batch())
-    for one, other in zip(before, model._copied_weights(), strict=True):
-        np.testing.assert_array_equal(one, other)
+    for initial, weight in zip(before, model._copied_weights(), strict=True):
+        np.testing.assert_array_equal(initial, weight)
     online = [w for _, part in parts(model) for w in part.trainable_weights]
     assert {id(w) for w in trainable} == {id(w) for w in online}
     every = {id(w) for w in model.variables}
@@ -159,16 +161,18 @@ def test_two_replicas_fill_the_same_queue(mirrored_strategy):
     model.set_weights(alone.get_weights())
     views, labels = make_batch()
     dataset = tf.data.Dataset.from_tensors((views, labels)).unbatch()
-    for one in (model, alone):
-        one.fit(dataset.batch(BATCH).repeat(4), verbose=0)
+    for network in (model, alone):
+        network.fit(dataset.batch(BATCH).repeat(4), verbose=0)
     assert alone.queue.filled == 24
     pairs = [*zip(alone.weights, model.weights, strict=True)]
-    for one, mirrored in pairs:
+    for weight, mirrored in pairs:
         copies = strategy.experimental_local_results(mirrored)
         for copy in copies:
-            np.testing.assert_allclose(copy, one, atol=1e-4, err_msg=one.name)
-        if "moving" not in one.name:
-            np.testing.assert_array_equal(*copies, err_msg=one.name)
+            np.testing.assert_allclose(
+                copy, weight, atol=1e-4, err_msg=weight.name
+            )
+        if "moving" not in weight.name:
+            np.testing.assert_array_equal(*copies, err_msg=weight.name)
 
 
 def test_bad_arguments_are_named():

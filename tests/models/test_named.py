@@ -39,11 +39,15 @@ PREPROCESS = {  # of the family's module
 
 
 def test_no_family_is_missing():
-    networks = [x for x in dir(keras.applications) if x[0].isupper()]
+    networks = [name for name in dir(keras.applications) if name[0].isupper()]
     assert len(networks) == 71
-    modules = {getattr(keras.applications, x).__module__ for x in networks}
-    of_members = {getattr(keras.applications, x).__module__ for x in MEMBERS}
-    assert modules == of_members
+    modules = {
+        getattr(keras.applications, name).__module__ for name in networks
+    }
+    member_modules = {
+        getattr(keras.applications, name).__module__ for name in MEMBERS
+    }
+    assert modules == member_modules
 
 
 @pytest.mark.slow(but=["EfficientNetB0-32", "MobileNetV2-32"])
@@ -78,7 +82,7 @@ def test_a_member_of_each_family_trains(name, side):
         for old, new in zip(before, encoder.trainable_weights, strict=True)
     ]
     assert np.mean(moved) > 0.5 and moved[0]
-    assert all(np.isfinite(x.numpy()).all() for x in encoder.weights)
+    assert all(np.isfinite(weight.numpy()).all() for weight in encoder.weights)
 
 
 def test_a_function_of_ones_own(tmp_path, monkeypatch):
@@ -96,11 +100,11 @@ def test_a_function_of_ones_own(tmp_path, monkeypatch):
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])  # the import adds a folder
-    made = models.named_encoder("own_net:network", 16, normalize=False)
-    assert made.preprocessing == "auto" and not made.normalize
-    assert made(np.zeros([1, 16, 16, 3], np.uint8)).shape == (1, 5)
-    own = models.named_encoder("own_net:encoder", 16)
-    assert own.preprocessing == "torch"
+    encoder = models.named_encoder("own_net:network", 16, normalize=False)
+    assert encoder.preprocessing == "auto" and not encoder.normalize
+    assert encoder(np.zeros([1, 16, 16, 3], np.uint8)).shape == (1, 5)
+    torch_encoder = models.named_encoder("own_net:encoder", 16)
+    assert torch_encoder.preprocessing == "torch"
     for name, message in (
         ("own_net:nothing", "package.module:function that can be imported,"),
         ("none.such:f", "can be imported, got none.such:f: No module named"),

@@ -30,27 +30,27 @@ IMAGES = VIEWS[:, 0]
 NETWORKS = networks_3.available()
 
 
-def model(network, dim=4, **options):
+def supcon_model(network, dim=4, **options):
     head = models.ProjectionHead(dim, ())
     return models.SupConModel(network, head, **options)
 
 
-def trained(made, epochs=1, **options):
+def trained(model, epochs=1, **options):
     """A model after an epoch or more of a batch each, built inside of `fit`."""
-    made.compile(training.SGD(0.05, l2=1e-3, **options), losses.SupConLoss())
-    made.fit(
+    model.compile(training.SGD(0.05, l2=1e-3, **options), losses.SupConLoss())
+    model.fit(
         VIEWS, LABELS, batch_size=8, epochs=epochs, verbose=0, shuffle=False
     )
-    return made
+    return model
 
 
 def values(variables):
     return [variable.numpy() for variable in variables]
 
 
-def assert_equal(ones, others):
-    for one, other in zip(ones, others, strict=True):
-        np.testing.assert_array_equal(one, other)
+def assert_equal(arrays, expected):
+    for array, reference in zip(arrays, expected, strict=True):
+        np.testing.assert_array_equal(array, reference)
 
 
 @pytest.fixture(autouse=True)
@@ -61,8 +61,8 @@ def seeded():
 @pytest.mark.parametrize("name", NETWORKS)
 def test_it_trains_and_is_saved_with_all_it_has(name, tmp_path):
     network = NETWORKS[name]()
-    made = trained(model(network))
-    encoder = made.encoder
+    model = trained(supcon_model(network))
+    encoder = model.encoder
     assert len(encoder.weights) == len(network.weights) > 4
     count = len(network.trainable_weights)
     assert len(encoder.trainable_weights) == count
@@ -74,7 +74,7 @@ def test_it_trains_and_is_saved_with_all_it_has(name, tmp_path):
     ]
     assert len(stored) == len(network.variables)
     before = values(encoder.trainable_weights)
-    trained(made)
+    trained(model)
     moved = [
         not np.array_equal(old, new)
         for old, new in zip(before, encoder.trainable_weights, strict=True)
@@ -117,33 +117,37 @@ def test_dropout_draws_anew_in_every_step():
     assert_equal([encoder(IMAGES)], [encoder(IMAGES)])
 
 
-@pytest.mark.parametrize("name", [x for x in NETWORKS if x != "sequential"])
+@pytest.mark.parametrize(
+    "name", [name for name in NETWORKS if name != "sequential"]
+)
 def test_two_replicas_are_as_one(name, mirrored_strategy):
     """Built inside of `fit`, with clipping, and with batch norm over both."""
 
     def weights(strategy):
         keras.utils.set_random_seed(0)
         with strategy.scope():
-            made = model(NETWORKS[name]())
-            trained(made, epochs=3, global_clipnorm=0.1)
-        return values(made.encoder.weights)
+            model = supcon_model(NETWORKS[name]())
+            trained(model, epochs=3, global_clipnorm=0.1)
+        return values(model.encoder.weights)
 
-    one = weights(tf.distribute.get_strategy())
-    two = weights(mirrored_strategy)
+    expected = weights(tf.distribute.get_strategy())
+    mirrored = weights(mirrored_strategy)
     # Steps multiply the last bits of batch norm, which processors round
     # differently: up to 1.3e-5 on one with AMX.
-    for a, b in zip(one, two, strict=True):
+    for a, b in zip(expected, mirrored, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
 def test_statistics_of_one_replica_are_refused(mirrored_strategy):
     with mirrored_strategy.scope():
         network = NETWORKS["sequential"]()
-        made = model(models.BackboneEncoder(network, synchronized_bn=False))
+        model = supcon_model(
+            models.BackboneEncoder(network, synchronized_bn=False)
+        )
         with pytest.raises(ValueError, match="`synchronized_bn` must be True"):
-            trained(made)
-        models.freeze(made.encoder, batch_norm=True)
-        trained(made)
+            trained(model)
+        models.freeze(model.encoder, batch_norm=True)
+        trained(model)
 
 
 def plain():
@@ -162,72 +166,72 @@ def plain():
 def test_gradient_caching_is_the_whole_batch():
     def weights(chunks):
         keras.utils.set_random_seed(0)
-        made = model(plain(), gradient_cache_chunks=chunks)
-        return values(trained(made).weights)
+        model = supcon_model(plain(), gradient_cache_chunks=chunks)
+        return values(trained(model).weights)
 
-    whole, parts = weights(1), weights(4)
-    for one, other in zip(whole, parts, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    expected, cached = weights(1), weights(4)
+    for weight, cached_weight in zip(expected, cached, strict=True):
+        np.testing.assert_allclose(weight, cached_weight, rtol=1e-4, atol=1e-6)
 
 
 def test_statistics_move_once_per_chunk():
-    def made(chunks):
+    def build_model(chunks):
         keras.utils.set_random_seed(0)
         network = NETWORKS["application"]()
-        return network, model(network, gradient_cache_chunks=chunks)
+        return network, supcon_model(network, gradient_cache_chunks=chunks)
 
-    network, cached = made(4)
+    network, cached = build_model(4)
     trained(cached)
-    other, by_hand = made(1)
+    other, by_hand = build_model(1)
     by_hand.build((None, 2, SIDE, SIDE, 3))
     for start in range(0, 8, 2):
         by_hand(VIEWS[start : start + 2], training=True)
     norms = [
-        [x for x in one.layers if hasattr(x, "moving_mean")]
-        for one in (network, other)
+        [layer for layer in backbone.layers if hasattr(layer, "moving_mean")]
+        for backbone in (network, other)
     ]
     assert len(norms[0]) > 5
-    for one, two in zip(*norms, strict=True):
+    for norm, expected in zip(*norms, strict=True):
         np.testing.assert_allclose(
-            one.moving_mean.numpy(), two.moving_mean.numpy(), atol=1e-5
+            norm.moving_mean.numpy(), expected.moving_mean.numpy(), atol=1e-5
         )
 
 
 def test_random_layers_are_no_part_of_gradient_caching():
-    made = model(NETWORKS["sequential"](), gradient_cache_chunks=2)
+    model = supcon_model(NETWORKS["sequential"](), gradient_cache_chunks=2)
     with pytest.raises(ValueError, match="draws at random in training, got dr"):
-        trained(made)
+        trained(model)
 
 
 def test_freezing():
     network = plain()
-    made = model(network)
-    made.build((None, 2, SIDE, SIDE, 3))
+    model = supcon_model(network)
+    model.build((None, 2, SIDE, SIDE, 3))
     with pytest.raises(ValueError, match="of first, norm, second, got third"):
-        models.freeze(made.encoder, ["third"])
-    models.freeze(made.encoder, ["first"])
-    before = values(made.encoder.weights)
-    assert len(made.encoder.trainable_weights) == 4
-    trained(made, epochs=2)
-    after = values(made.encoder.weights)
-    kept = [np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
-    assert sorted(kept) == [False] * 4 + [True] * 2
+        models.freeze(model.encoder, ["third"])
+    models.freeze(model.encoder, ["first"])
+    before = values(model.encoder.weights)
+    assert len(model.encoder.trainable_weights) == 4
+    trained(model, epochs=2)
+    after = values(model.encoder.weights)
+    matches = [np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
+    assert sorted(matches) == [False] * 4 + [True] * 2
 
 
 def test_freezing_batch_norm():
     network = NETWORKS["application"]()
-    made = model(network)
-    made.build((None, 2, SIDE, SIDE, 3))
-    models.freeze(made.encoder, batch_norm=True)
+    model = supcon_model(network)
+    model.build((None, 2, SIDE, SIDE, 3))
+    models.freeze(model.encoder, batch_norm=True)
     kind = keras_3.layers.BatchNormalization
-    norms = [x for x in network.layers if isinstance(x, kind)]
+    norms = [layer for layer in network.layers if isinstance(layer, kind)]
 
-    def of_norms():
-        return values(v.value for x in norms for v in x.variables)
+    def norm_values():
+        return values(v.value for norm in norms for v in norm.variables)
 
-    before = of_norms()
-    trained(made, epochs=2)
-    assert_equal(before, of_norms())
+    before = norm_values()
+    trained(model, epochs=2)
+    assert_equal(before, norm_values())
 
 
 def test_batch_norm_behind_a_frozen_layer_is_named():
@@ -258,25 +262,25 @@ def test_rates_decay_by_block():
     assert names == ["vit_patching_and_embedding", *blocks, "ln"]
     shares = models.learning_rate_shares(encoder, 0.5)
     assert len(shares) == len(encoder.trainable_weights)
-    of_second = encoder.backbone.network.layers[2].encoder_layers[1].weights
-    own = {id(weight.value) for weight in of_second}
-    assert {share for w, share in shares if id(w) in own} == {0.5**3}
+    block_weights = encoder.backbone.network.layers[2].encoder_layers[1].weights
+    ids = {id(weight.value) for weight in block_weights}
+    assert {share for w, share in shares if id(w) in ids} == {0.5**3}
 
 
 def test_a_momentum_model_copies_it():
     queue = losses.ProjectionQueue(16, 4)
     network = NETWORKS["application"]()
-    made = models.MomentumSupConModel(
+    model = models.MomentumSupConModel(
         network, models.ProjectionHead(4, ()), queue, encoder_momentum=0.5
     )
-    made.build((None, 2, SIDE, SIDE, 3))
-    copy = made.momentum_encoder
+    model.build((None, 2, SIDE, SIDE, 3))
+    copy = model.momentum_encoder
     assert copy.backbone.network is not network
     start = values(copy.trainable_weights)
-    assert_equal(start, values(made.encoder.trainable_weights))
-    made.compile(training.SGD(0.1), losses.SupConLoss(queue=queue))
-    made.fit(VIEWS, LABELS, batch_size=8, verbose=0)
-    ends = values(made.encoder.trainable_weights)
+    assert_equal(start, values(model.encoder.trainable_weights))
+    model.compile(training.SGD(0.1), losses.SupConLoss(queue=queue))
+    model.fit(VIEWS, LABELS, batch_size=8, verbose=0)
+    ends = values(model.encoder.trainable_weights)
     got = values(copy.trainable_weights)
     for before, after, mean in zip(start, ends, got, strict=True):
         np.testing.assert_allclose(mean, (before + after) / 2, atol=1e-6)
@@ -288,22 +292,22 @@ def test_the_precision_reaches_the_network(policy, float32_policy):
     encoder = models.named_encoder("tests.networks_3:application", SIDE)
     network = encoder.backbone.network
     compute = policy.removeprefix("mixed_")
-    assert {x.compute_dtype for x in network.layers} == {compute}
+    assert {layer.compute_dtype for layer in network.layers} == {compute}
     assert keras_3.config.dtype_policy().name == "float32"
-    made = trained(model(encoder))
+    model = trained(supcon_model(encoder))
     assert encoder(IMAGES).dtype == tf.float32
-    assert {x.dtype for x in encoder.weights} == {tf.float32}
-    assert all(np.isfinite(x).all() for x in values(made.weights))
+    assert {weight.dtype for weight in encoder.weights} == {tf.float32}
+    assert all(np.isfinite(array).all() for array in values(model.weights))
 
 
 def test_it_comes_back_from_its_files(tmp_path):
-    made = trained(model(NETWORKS["sequential"]()))
-    expected = made.encoder(IMAGES)
-    made.save(tmp_path / "m.keras")
+    model = trained(supcon_model(NETWORKS["sequential"]()))
+    expected = model.encoder(IMAGES)
+    model.save(tmp_path / "m.keras")
     loaded = keras.models.load_model(tmp_path / "m.keras")
     np.testing.assert_allclose(loaded.encoder(IMAGES), expected, rtol=1e-5)
-    made.save_weights(str(tmp_path / "m.weights.h5"))
-    other = model(NETWORKS["sequential"]())
+    model.save_weights(str(tmp_path / "m.weights.h5"))
+    other = supcon_model(NETWORKS["sequential"]())
     other.build((None, 2, SIDE, SIDE, 3))
     other.load_weights(str(tmp_path / "m.weights.h5"))
     np.testing.assert_allclose(other.encoder(IMAGES), expected, rtol=1e-5)
@@ -352,9 +356,9 @@ def test_it_is_exported_and_converted(name, tmp_path):
 class Adds(keras_3.layers.Layer):
     """Adds to the loss as it is called."""
 
-    def call(self, x):
-        self.add_loss(keras_3.ops.mean(x))
-        return x
+    def call(self, inputs):
+        self.add_loss(keras_3.ops.mean(inputs))
+        return inputs
 
 
 @pytest.mark.parametrize(
@@ -370,11 +374,11 @@ def test_what_adds_to_the_loss_is_refused(layer):
     network = keras_3.Sequential(
         [keras_3.Input((SIDE, SIDE, 3)), layer(), keras_3.layers.Flatten()]
     )
-    made = model(network)
+    model = supcon_model(network)
     message = "must add nothing to the loss, .* got dense.* with a regularizer"
     with pytest.raises(ValueError, match=message):
-        trained(made)
-    assert not made.optimizer.iterations
+        trained(model)
+    assert not model.optimizer.iterations
 
 
 def test_another_library_is_refused(monkeypatch):
@@ -396,8 +400,8 @@ def test_variables_that_come_too_late_are_refused():
 def tokens(count, patch_size=8):
     """So many tokens for the 16 patches of an image."""
     inputs = keras_3.Input((SIDE, SIDE, 3))
-    x = keras_3.layers.Reshape((count, -1))(inputs)
-    network = keras_3.Model(inputs, x)
+    outputs = keras_3.layers.Reshape((count, -1))(inputs)
+    network = keras_3.Model(inputs, outputs)
     network.patch_size = patch_size
     return network
 
@@ -412,14 +416,14 @@ def test_pooling_of_tokens():
         ("mean", mean),
         ("both", np.concatenate([first, mean], axis=1)),
     ):
-        made = of_keras_3.Backbone(tokens(24), pooling)
-        made.build(images.shape)
-        shape = made.compute_output_shape((None, SIDE, SIDE, 3))
+        backbone = of_keras_3.Backbone(tokens(24), pooling)
+        backbone.build(images.shape)
+        shape = backbone.compute_output_shape((None, SIDE, SIDE, 3))
         assert shape == [None, expected.shape[1]]
-        np.testing.assert_allclose(made(images), expected, atol=1e-6)
-    made = of_keras_3.Backbone(tokens(16))
+        np.testing.assert_allclose(backbone(images), expected, atol=1e-6)
+    backbone = of_keras_3.Backbone(tokens(16))
     np.testing.assert_allclose(
-        made(images), images.reshape(2, 16, 192).mean(axis=1), atol=1e-6
+        backbone(images), images.reshape(2, 16, 192).mean(axis=1), atol=1e-6
     )
     with pytest.raises(ValueError, match="which has no class token, got both"):
         of_keras_3.Backbone(tokens(16), "both").build(images.shape)

@@ -143,11 +143,11 @@ def test_batch_norm_constants():
 def test_a_strided_1x1_convolution_takes_every_second_pixel():
     """8 channels: the strided gradient of TensorFlow crashed on 4 cores."""
     conv = layers.ConvBN(16, kernel_size=1, strides=2)
-    x = tf.random.stateless_uniform([6, 15, 16, 8], [1, 2])
+    images = tf.random.stateless_uniform([6, 15, 16, 8], [1, 2])
     with tf.GradientTape() as tape:
-        y = conv(x)
-        loss = tf.reduce_sum(y**2)
+        outputs = conv(images)
+        loss = tf.reduce_sum(outputs**2)
     kernel = conv.conv.kernel
-    expected = tf.einsum("nhwc,cd->nhwd", x[:, ::2, ::2], kernel[0, 0])
-    np.testing.assert_allclose(y, expected / np.sqrt(1 + 1e-5), atol=1e-5)
+    expected = tf.einsum("nhwc,cd->nhwd", images[:, ::2, ::2], kernel[0, 0])
+    np.testing.assert_allclose(outputs, expected / np.sqrt(1 + 1e-5), atol=1e-5)
     assert np.abs(tape.gradient(loss, kernel)).max() > 0

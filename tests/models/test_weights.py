@@ -211,7 +211,7 @@ def test_a_file_asks_for_no_more_memory_than_the_model(name, tmp_path):
         names = []
         content.visit(names.append)
         ends = ("vars/0", "kernel:0")
-        (first, *_) = [x for x in names if x.endswith(ends)]
+        (first, *_) = [key for key in names if key.endswith(ends)]
         del content[first]
         content.create_dataset(first, (10**11,), "f4", compression="gzip")
     if path.suffix == ".keras":
@@ -228,7 +228,7 @@ def elsewhere(path, way, name):
         names = []
         file.visit(names.append)
         ends = ("vars/0", "kernel:0")
-        (first, *_) = [x for x in names if x.endswith(ends)]
+        (first, *_) = [key for key in names if key.endswith(ends)]
         secret = np.full(file[first].shape, 7, np.float32)
         secret.tofile(path / "secret")
         with h5py.File(path / "secret.h5", "w") as other:
@@ -286,11 +286,11 @@ def test_an_archive_that_unpacks_to_more_than_it_is_is_refused(tmp_path):
 def test_a_broken_file_is_one_line(tmp_path):
     encoder = backbone_encoder(1)
     for name in ("e.weights.h5", "e.keras"):
-        whole = tmp_path / name
-        WAYS["encoder." + name.partition(".")[2]](encoder, str(whole))
-        whole.write_bytes(whole.read_bytes()[:-1000])
+        path = tmp_path / name
+        WAYS["encoder." + name.partition(".")[2]](encoder, str(path))
+        path.write_bytes(path.read_bytes()[:-1000])
         with pytest.raises(ValueError, match="`weights` must be a") as caught:
-            models.load_weights(encoder, whole)
+            models.load_weights(encoder, path)
         assert len(str(caught.value).splitlines()) == 1
     (tmp_path / "e.bin").write_bytes(b"x")
     with pytest.raises(ValueError, match="`weights` must be imagenet, a file"):
@@ -324,7 +324,7 @@ def test_efficientnet_divides_by_the_deviation_as_keras_does(
         lambda: models.load_weights(encoder, path),
         lambda: models.set_weights(encoder, published),
     ):
-        encoder.backbone.set_weights([0 * x for x in values])
+        encoder.backbone.set_weights([0 * value for value in values])
         load()
         np.testing.assert_allclose(
             encoder(pixels), expected, rtol=1e-4, atol=1e-5
@@ -340,8 +340,13 @@ def save_of_keras_3(network, path):
     for weight in network.weights:
         low = 0.9 if weight.name in ("gamma", "moving_variance") else -0.05
         values = rng.uniform(low, low + 0.1, weight.shape)
-        kept = weight.name in ("kernel", "depthwise_kernel", "mean", "variance")
-        if weight.shape and not kept:
+        is_fixed = weight.name in (
+            "kernel",
+            "depthwise_kernel",
+            "mean",
+            "variance",
+        )
+        if weight.shape and not is_fixed:
             weight.assign(values)
     network.save(path)
     return network.predict(images().astype(np.float32), verbose=0)
@@ -367,8 +372,8 @@ def test_archives_of_keras_3_are_read(name, tmp_path):
     encoder = models.named_encoder(f"keras:{name}", SIDE)
     encoder.build((None, SIDE, SIDE, 3))
     models.load_weights(encoder, tmp_path / "network.keras")
-    made = encoder.backbone(images().astype(np.float32), training=False)
-    assert np.abs(made - expected).max() < 1e-5 * np.abs(expected).max()
+    got = encoder.backbone(images().astype(np.float32), training=False)
+    assert np.abs(got - expected).max() < 1e-5 * np.abs(expected).max()
 
 
 @pytest.mark.skipif(PACKAGE == "keras", reason="Keras 2 alone is installed")
@@ -379,17 +384,17 @@ def test_a_part_of_an_archive_of_keras_3_is_read(tmp_path):
     make = {"include_top": False, "weights": None, "alpha": 0.25}
     part = keras_3.applications.MobileNet(**make, input_shape=(SIDE, SIDE, 3))
     layers = keras_3.layers.Flatten(), keras_3.layers.Dense(2)
-    whole = keras_3.Sequential([part, *layers])
-    whole.compile("adam", "mse")
-    whole.optimizer.build(whole.trainable_variables)
-    whole.save(tmp_path / "whole.keras")
+    classifier = keras_3.Sequential([part, *layers])
+    classifier.compile("adam", "mse")
+    classifier.optimizer.build(classifier.trainable_variables)
+    classifier.save(tmp_path / "whole.keras")
     expected = part.predict(images().astype(np.float32), verbose=0)
-    own = keras.applications.MobileNet(**make, input_shape=(SIDE, SIDE, 3))
-    encoder = models.BackboneEncoder(own)
+    backbone = keras.applications.MobileNet(**make, input_shape=(SIDE, SIDE, 3))
+    encoder = models.BackboneEncoder(backbone)
     encoder.build((None, SIDE, SIDE, 3))
     models.load_weights(encoder, tmp_path / "whole.keras")
-    made = own(images().astype(np.float32), training=False)
-    assert np.abs(made - expected).max() < 1e-5 * np.abs(expected).max()
+    got = backbone(images().astype(np.float32), training=False)
+    assert np.abs(got - expected).max() < 1e-5 * np.abs(expected).max()
 
 
 @pytest.mark.skipif(PACKAGE == "keras", reason="Keras 2 alone is installed")
