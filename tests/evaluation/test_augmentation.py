@@ -66,8 +66,8 @@ def pictures(image_folder, tmp_path_factory):
         )
         views, operations = augmentation.show_augment(settings)
     texts = {
-        path.name: [text.get_text() for text in one.axes[0].texts]
-        for path, one in zip((views, operations), drawn, strict=True)
+        path.name: [text.get_text() for text in figure.axes[0].texts]
+        for path, figure in zip((views, operations), drawn, strict=True)
     }
     return settings, views, operations, texts
 
@@ -78,7 +78,9 @@ def operation_rows(pictures):
     _, _, path, texts = pictures
     words = iter(texts["operations.png"][11:])
     names = {}
-    with_levels = sum(bool(x.caption) for x in OPERATIONS.values())
+    with_levels = sum(
+        bool(operation.caption) for operation in OPERATIONS.values()
+    )
     plain = len(OPERATIONS) - with_levels
     for count in (*[11] * (with_levels + len(SIM_AUGMENT)), plain + 1):
         name = next(words)
@@ -114,7 +116,7 @@ def test_views_are_the_first_of_training(pictures, image_folder):
         if name.endswith("png")
     ]
     inside = wholes[:, 2:22].astype(int)
-    errors = [min(abs(c - one).max() for c in contents) for one in inside]
+    errors = [min(abs(c - image).max() for c in contents) for image in inside]
     assert min(errors) == 0  # of a PNG; JPEG decoders differ
 
 
@@ -166,9 +168,9 @@ def test_operations_are_pils_with_the_written_argument(
     }
     for name, operation in expected.items():
         panels, captions = operation_rows[name]
-        made = np.stack([np.asarray(operation(text)) for text in captions])
+        reference = np.stack([np.asarray(operation(text)) for text in captions])
         # Factors such as 1.18 are float32 in ours and float64 here.
-        assert abs(panels.astype(int) - made).max() <= 1, name
+        assert abs(panels.astype(int) - reference).max() <= 1, name
     half = operation_rows["Cutout"][1][-1]
     assert half == "± 4 px"  # 40 / 224 of 24
     cut = operation_rows["Cutout"][0][-1]

@@ -12,7 +12,7 @@ from supcon_tf.measures import kept, predictions
 
 
 @pytest.fixture
-def few(monkeypatch):
+def small_bounds(monkeypatch):
     """Bounds that small splits are beyond."""
     monkeypatch.setattr(kept, "_MOST_PROBABILITIES", 50)
     monkeypatch.setattr(kept, "_KEPT_CLASSES", 2)
@@ -20,7 +20,7 @@ def few(monkeypatch):
     monkeypatch.setattr(predictions, "_PART_SCORES", 12)
 
 
-def test_classifiers_part_by_part(few):
+def test_classifiers_part_by_part(small_bounds):
     """As all at once; what is kept is of the first of them."""
     rng = np.random.default_rng(0)
     rows, labels = rng.normal(size=[20, 4]), np.arange(20) % 3
@@ -33,32 +33,32 @@ def test_classifiers_part_by_part(few):
         seen.append(rows.shape)
         return tf.constant(rows) @ weights[kind]
 
-    both = {
+    classifiers = {
         "a": lambda rows: logits(rows, 0),
         "b": lambda rows: logits(rows, 1),
     }
-    classify = classifying.make_classify(both, is_multi_label=False)
-    found, kept = classifying.by_classifiers(split, classify)
+    classify = classifying.make_classify(classifiers, is_multi_label=False)
+    results, record = classifying.by_classifiers(split, classify)
     assert set(seen) == {(4, 4)}
     for kind, name in enumerate("ab"):
         probabilities = tf.nn.softmax(split.representations @ weights[kind])
         expected = measures.Predictions.of(probabilities.numpy(), labels)
-        for one, other in zip(found[name], expected, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-5)
-    np.testing.assert_array_equal(kept.classes[:, 0], found["a"].predicted)
+        for array, reference in zip(results[name], expected, strict=True):
+            np.testing.assert_allclose(array, reference, rtol=1e-5)
+    np.testing.assert_array_equal(record.classes[:, 0], results["a"].predicted)
     np.testing.assert_array_equal(
-        kept.probabilities[:, 0], found["a"].confidence
+        record.probabilities[:, 0], results["a"].confidence
     )
     assert classifying.by_classifiers(split, lambda _: {}) == ({}, None)
 
 
-def test_an_evaluation_of_many_classes(copy_run, tmp_path, few):
+def test_an_evaluation_of_many_classes(copy_run, tmp_path, small_bounds):
     """Three stand for ten thousand: no file has what grows with more."""
     run = copy_run(tmp_path / "run")
-    own = config.EvaluateSettings(
+    settings = config.EvaluateSettings(
         str(run.path), sample_images=0, plotted_images=0
     )
-    many = evaluation.evaluate(own)
+    many = evaluation.evaluate(settings)
     stage = run.stage("linear")
     assert json.loads(stage.evaluation_file.read_text()) == many
     arrays = run_files.read_arrays(stage.predictions_file)
@@ -69,10 +69,10 @@ def test_an_evaluation_of_many_classes(copy_run, tmp_path, few):
     assert "The pairs of classes that are confused most" in page
     assert 'class="confusion"' not in page
     predictions._MATRIX_CLASSES = 200
-    few = evaluation.evaluate(own)
+    results = evaluation.evaluate(settings)
     for name in ("linear", "knn", "knn_majority"):
-        matrix = np.array(few[name].pop("confusion_matrix"))
+        matrix = np.array(results[name].pop("confusion_matrix"))
         assert many[name].pop("class_counts") == matrix.sum(axis=1).tolist()
         wrong = sum(count for *_, count in many[name].pop("confusions"))
         assert wrong == 21 - np.trace(matrix)
-        assert many[name] == few[name]
+        assert many[name] == results[name]

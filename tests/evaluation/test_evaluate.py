@@ -54,9 +54,9 @@ def test_results_are_those_of_the_file(results, finished_run):
     score_rows.check(results)
     assert results["settings"]["knn_neighbors"] == "9"
     assert results["test_examples"] == 21 and results["bank_examples"] == 48
-    of_probabilities = {"top_1", "top_5", "ece", "nll", "brier"}
+    probability_scores = {"top_1", "top_5", "ece", "nll", "brier"}
     for group in ("linear", "knn", "knn_majority"):
-        assert of_probabilities < set(results[group])
+        assert probability_scores < set(results[group])
         assert np.sum(results[group]["confusion_matrix"]) == 21
         assert sum(results[group]["calibration_bins"]["count"]) == 21
     for group in ("linear", "knn", "prototype"):
@@ -82,7 +82,7 @@ def test_an_image_that_was_replaced_is_encoded_anew(
     files.settings_file.write_text(text.replace(str(image_folder), str(photos)))
     run, encoded = runs.Run.open(files.path), []
 
-    def represent(source, places, into):
+    def represent(source, positions, into):
         encoded.append(source.split)
         into[:] = 0
         return into, source.labels
@@ -109,8 +109,8 @@ def test_representations_are_kept_and_bounded(
 
     make = representations.representer
     monkeypatch.setattr(representations, "representer", representer)
-    for most in (None, 48, 1000):  # 48 are all
-        same = numbers_alone(finished_run, knn_neighbors=9, bank_images=most)
+    for limit in (None, 48, 1000):  # 48 are all
+        same = numbers_alone(finished_run, knn_neighbors=9, bank_images=limit)
         assert same == again | {"settings": same["settings"]}
     assert not encoded
     fewer = numbers_alone(finished_run, knn_neighbors=9, bank_images=12)
@@ -340,7 +340,7 @@ def test_other_records_under_the_same_names_are_encoded_anew(
     )
     first = numbers_alone(files)["retrieval"]
     (file,) = (tmp_path / "records").glob("test-*")
-    records = [x.numpy() for x in tf.data.TFRecordDataset(str(file))]
+    records = [record.numpy() for record in tf.data.TFRecordDataset(str(file))]
     with tf.io.TFRecordWriter(str(file)) as writer:
         for record in reversed(records):
             swapped = tf.train.Example.FromString(record)

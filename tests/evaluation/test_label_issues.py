@@ -56,9 +56,9 @@ def test_flipped_labels_of_clusters_come_first(finished_run):
     assert rows[0]["label"] == "abc"[flipped[order[0]]]
     assert rows[0]["suggested"] == "abc"[suggested[0]]
     arrays = run_files.read_arrays(owner.issues_file)
-    shown = arrays["issue_images"]
-    assert shown.shape == (min(30, len(order)), 8, 8, 3)
-    np.testing.assert_array_equal(shown[:, 0, 0, 0], order[:30] % 256)
+    issue_images = arrays["issue_images"]
+    assert issue_images.shape == (min(30, len(order)), 8, 8, 3)
+    np.testing.assert_array_equal(issue_images[:, 0, 0, 0], order[:30] % 256)
 
 
 def cone(counts, spread=0.01, shared=0.9):
@@ -69,7 +69,9 @@ def cone(counts, spread=0.01, shared=0.9):
     rows[:, 0] = shared**0.5
     rows = rows + rng.normal(0, spread, rows.shape)
     images = np.zeros([len(labels), 8, 8, 3], np.uint8)
-    source = data.from_arrays(images, labels, [f"c{x}" for x in range(9)])
+    source = data.from_arrays(
+        images, labels, [f"c{index}" for index in range(9)]
+    )
     return splits.EncodedSplit(source, rows.astype(np.float32), labels, 8)
 
 

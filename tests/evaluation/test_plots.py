@@ -97,8 +97,8 @@ def test_a_confusion_matrix_has_counts_and_names():
     names = ["cat", "a $dog_", "ant"]
     drawn = evaluation.plot_confusion_matrix(counts, names)
     (axes,) = drawn.axes
-    assert [x.get_text() for x in axes.get_yticklabels()] == names
-    assert [x.get_text() for x in axes.get_xticklabels()] == names
+    assert [label.get_text() for label in axes.get_yticklabels()] == names
+    assert [label.get_text() for label in axes.get_xticklabels()] == names
     written = {(y, x): text for text, x, y in _texts(drawn)}
     assert written == {(0, 0): "3", (0, 1): "1", (2, 0): "2", (2, 2): "40"}
     shares = axes.images[0].get_array()
@@ -136,9 +136,9 @@ def test_grid_has_rows_of_any_length_and_captions():
     assert (pixels[-2 * pitch : -pitch, -108:] == 255).all()
     # The names fit, and nothing is written on the images.
     assert (pixels[20:, 0] == 255).all() and (pixels[20:, :-162] < 99).any()
-    places = {text: place for text, *place in _texts(drawn)}
-    assert places["x"] == [width - 162 + 25, height - pitch - 20]
-    assert places["r"] == [width - 54 + 25, height - 20]
+    positions = {text: position for text, *position in _texts(drawn)}
+    assert positions["x"] == [width - 162 + 25, height - pitch - 20]
+    assert positions["r"] == [width - 54 + 25, height - 20]
 
 
 def test_names_have_a_font_with_their_characters(digits, tmp_path):

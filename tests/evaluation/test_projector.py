@@ -40,13 +40,15 @@ def test_split(images):
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, test_split):
     """With the data of eight images, of which the classifier gets one wrong."""
-    made = training.RunDirectory(tmp_path_factory.mktemp("runs") / "run")
+    directory = training.RunDirectory(tmp_path_factory.mktemp("runs") / "run")
     predicted = test_split.labels.copy()
     predicted[4] = 2
-    found = measures.Predictions.of(np.eye(3)[predicted], test_split.labels)
-    sure = dataclasses.replace(test_split, predictions=found)
-    write(made, sure, 8)
-    return made
+    predictions = measures.Predictions.of(
+        np.eye(3)[predicted], test_split.labels
+    )
+    sure = dataclasses.replace(test_split, predictions=predictions)
+    write(directory, sure, 8)
+    return directory
 
 
 POSITIONS = [0, 1, 2, 4, 5, 6, 8, 9]

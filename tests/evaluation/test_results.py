@@ -41,5 +41,5 @@ def test_what_was_not_run_is_said_and_what_nobody_has_is_left_out():
     table = evaluation.results_table({"run": only_knn})
     assert "linear top-1 not run" in " ".join(table.split())
     assert "stage 1" not in table and "mCE" not in table
-    both = evaluation.results_table({"run": only_knn, "other": FULL})
-    assert "mCE (%) not run 87.5000" in " ".join(both.split())
+    comparison = evaluation.results_table({"run": only_knn, "other": FULL})
+    assert "mCE (%) not run 87.5000" in " ".join(comparison.split())

@@ -26,8 +26,8 @@ def encoded(count, split, seed, classes=3, side=SIDE):
 def predicting(test, predicted):
     """The split with a classifier that is sure of these classes."""
     probabilities = np.eye(len(CLASSES), dtype=np.float32)[predicted]
-    found = measures.Predictions.of(probabilities, test.labels)
-    return dataclasses.replace(test, predictions=found)
+    predictions = measures.Predictions.of(probabilities, test.labels)
+    return dataclasses.replace(test, predictions=predictions)
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +37,12 @@ def splits_and_images():
 
 @pytest.fixture
 def written(tmp_path):
-    """Writes and reads both files; `of_run` are settings of stage 1."""
+    """Writes and reads both files; `options` are settings of stage 1."""
 
-    def write(test, bank, of_run=(), count=8, plotted=2000, plane="pca"):
+    def write(test, bank, options=(), count=8, plotted=2000, plane="pca"):
         pretrained = config.PretrainSettings(
             "x",
-            **{"image_size": SIDE, "augmentation": "identity"} | dict(of_run),
+            **{"image_size": SIDE, "augmentation": "identity"} | dict(options),
         )
         run = runs.Run(training.RunDirectory(tmp_path), pretrained, "")
         samples.write_samples(run, run.files, test, bank, count)
@@ -67,8 +67,8 @@ def test_samples_are_images_and_their_neighbors(written, splits_and_images):
     np.testing.assert_array_equal(got["labels"], test.labels[positions])
     np.testing.assert_array_equal(got["predicted"], predicted[positions])
     queries, rows = (
-        x / np.linalg.norm(x, axis=1, keepdims=True)
-        for x in (test.representations[positions], bank.representations)
+        vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+        for vectors in (test.representations[positions], bank.representations)
     )
     cosines = queries @ rows.T
     nearest = np.argsort(-cosines, axis=1)[:, :8]
@@ -95,8 +95,8 @@ def test_the_surest_mistakes_are_stored(written, splits_and_images):
     predicted %= 3
     probabilities = np.repeat((1 - confidence[:, None]) / 2, 3, axis=1)
     probabilities[np.arange(30), predicted] = confidence
-    found = measures.Predictions.of(probabilities, test.labels)
-    wrong = dataclasses.replace(test, predictions=found)
+    predictions = measures.Predictions.of(probabilities, test.labels)
+    wrong = dataclasses.replace(test, predictions=predictions)
     got, _ = written(wrong, bank)
     positions = [12, 22, 20, 18, 16, 14, 10, 8, 6, 4]  # of eleven
     assert got["mistake_positions"].tolist() == positions
@@ -135,7 +135,7 @@ def test_samples_of_many_classes_are_spread_over_them():
 def test_views_are_those_of_stage_1(written, splits_and_images):
     """Neither a data service nor mixing nor the size of the batch matter."""
     (test, _), (bank, bank_images) = splits_and_images
-    of_run = dict(
+    options = dict(
         augmentation="simaugment",
         warp_probability=0.0,
         blur_probability=0.0,
@@ -148,8 +148,8 @@ def test_views_are_those_of_stage_1(written, splits_and_images):
         seed=3,
         crop_area=(0.3, 1.0),
     )
-    got, _ = written(test, bank, of_run)
-    plain = {**of_run, "data_service": None, "mixing": "none"}
+    got, _ = written(test, bank, options)
+    plain = {**options, "data_service": None, "mixing": "none"}
     views, labels = next(
         input_pipeline.views(
             config.PretrainSettings("x", **plain), bank.source, SIDE, 2
@@ -158,8 +158,8 @@ def test_views_are_those_of_stage_1(written, splits_and_images):
     assert got["views"].shape == (4, 6, SIDE, SIDE, 3)
     assert set(got["view_labels"]) == {0, 1, 2}
     rows = [
-        next(i for i, view in enumerate(views) if (view == shown[:2]).all())
-        for shown in got["views"]
+        next(i for i, view in enumerate(views) if (view == example[:2]).all())
+        for example in got["views"]
     ]
     assert rows == sorted(set(rows)) and max(rows) < 16
     np.testing.assert_array_equal(got["view_labels"], labels[rows])

@@ -29,7 +29,7 @@ def test_results_are_those_of_the_file(results, finished_text_run):
     assert results["test_examples"] == 12 and results["bank_examples"] == 32
     assert "image_size" not in results
     assert results["encoder"] == run.best_checkpoint()
-    best = max(x["validation_accuracy"] for x in run.metrics())
+    best = max(epoch["validation_accuracy"] for epoch in run.metrics())
     assert results["validation"]["top_1"] == best
     for name in ("pretrained", "knn", "knn_majority"):
         assert results[name]["top_1"] > 0.9
@@ -85,8 +85,8 @@ def test_a_report_shows_texts(results, finished_text_run):
 def test_a_run_without_a_test_file_says_so(finished_text_run, tmp_path):
     files = finished_text_run
     flags = files.settings_file.read_text().splitlines()
-    kept = [line for line in flags if not line.startswith("--test_file")]
-    (tmp_path / "settings.flags").write_text("\n".join(kept))
+    other_flags = [line for line in flags if not line.startswith("--test_file")]
+    (tmp_path / "settings.flags").write_text("\n".join(other_flags))
     for name in ("language_model", "best", "classes.json", "metrics.jsonl"):
         (tmp_path / name).symlink_to(files.path / name)
     with pytest.raises(ValueError, match="must be a run with a --test_file"):

@@ -50,8 +50,8 @@ def run(birds, copy_run, tmp_path):
 
 
 def evaluated(run, **options):
-    own = {"plane": "pca", "sample_images": 0, **options}
-    return evaluation.evaluate(config.EvaluateSettings(str(run.path), **own))
+    fields = {"plane": "pca", "sample_images": 0, **options}
+    return evaluation.evaluate(config.EvaluateSettings(str(run.path), **fields))
 
 
 def test_retrieval_and_neighbors_are_among_the_test_images(run, capsys):
@@ -73,12 +73,12 @@ def test_retrieval_and_neighbors_are_among_the_test_images(run, capsys):
     votes = measures.knn_predict(
         rows, rows, labels, num_classes=3, k=4, leave_one_out=True
     )
-    found = results["knn_among_test"]
-    assert (found["k"], found["temperature"]) == (4, 0.07)
+    scores = results["knn_among_test"]
+    assert (scores["k"], scores["temperature"]) == (4, 0.07)
     top_1 = measures.top_k_accuracy(votes, labels, 1)
     # One of the 21 may be tipped by kernels that round otherwise.
-    assert found["top_1"] == pytest.approx(top_1, abs=1.5 / 21)
-    assert np.trace(found["confusion_matrix"]) / 21 == found["top_1"]
+    assert scores["top_1"] == pytest.approx(top_1, abs=1.5 / 21)
+    assert np.trace(scores["confusion_matrix"]) / 21 == scores["top_1"]
     expected = measures.retrieval_summary(rows, labels)
     depths = [*results["retrieval"]["recall_at"]]
     assert depths == ["1", "2", "4", "8", "10"]  # of 20 other images
@@ -89,8 +89,8 @@ def test_retrieval_and_neighbors_are_among_the_test_images(run, capsys):
 
 
 def test_table_and_page_show_them(run):
-    own = {"label_issues": 5, "knn_leave_one_out": True}
-    results = evaluated(run, sample_images=3, **own)
+    options = {"label_issues": 5, "knn_leave_one_out": True}
+    results = evaluated(run, sample_images=3, **options)
     score_rows.check(results)
     assert results["knn_among_test"]["k"] == 7  # as many as each class has
     assert results["bank_examples"] == 48  # for what is of training images
