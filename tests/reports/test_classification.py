@@ -58,11 +58,11 @@ def test_confusions_of_more_classes_than_a_matrix_has():
     labels = np.arange(3000) % 1000
     predicted = labels.copy()
     predicted[[3, 1003, 8]] = 77
-    found = measures.confusions(predicted, labels, 1000)
+    confusions = measures.confusions(predicted, labels, 1000)
     recall = measures.per_class_recall(predicted, labels, 1000)
     run = run_files.bare_run(
         class_names=tuple(f"c{i}" for i in range(1000)),
-        evaluation={"linear": {**found, "per_class_recall": recall}},
+        evaluation={"linear": {**confusions, "per_class_recall": recall}},
     )
     body = pages.section("confusions", run)
     assert pages.rows(body)[1:] == [
@@ -84,11 +84,13 @@ def test_recalls_begin_with_the_lowest():
     first = run_of([[9, 1, 0], [5, 5, 0], [0, 0, 0]], "first")
     second = run_of([[4, 6, 0], [2, 8, 0], [0, 0, 0]], "second")
     body = pages.section("recall", first, second)
-    lines = [pages.words(x) for x in body.split('<span class="class">')[1:]]
+    lines = [
+        pages.words(markup) for markup in body.split('<span class="class">')[1:]
+    ]
     # Means 0.65 and 0.65: in the order of the classes; c2 has no images.
     assert lines == ["c0 10 90.0 % 40.0 %", "c1 10 50.0 % 80.0 %"]
-    places = re.findall(r"left:([\d.]+)%", body)
-    assert places == ["90.0", "40.0", "50.0", "80.0"]
+    percentages = re.findall(r"left:([\d.]+)%", body)
+    assert percentages == ["90.0", "40.0", "50.0", "80.0"]
     alone = pages.section("recall", first)
     assert alone.index(">c1<") < alone.index(">c0<")
 
@@ -101,8 +103,8 @@ def test_runs_of_different_classes_have_lists_of_their_own():
 
 def test_many_recalls_are_folded():
     body = pages.section("recall", run_of(np.eye(25, dtype=int)))
-    shown, folded = body.split("<details>")
-    assert shown.count('class="class"') == 20
+    lead, folded = body.split("<details>")
+    assert lead.count('class="class"') == 20
     assert folded.count('class="class"') == 5
     assert "The other 5 classes" in folded
 
@@ -129,15 +131,17 @@ def test_the_surest_mistakes_come_first():
 def test_mistakes_by_the_most_probable_classes_alone():
     """As predictions.npz has them where all would be gigabytes."""
     order = np.argsort(-PREDICTIONS["probabilities"], axis=1)
-    few = PREDICTIONS | {
+    ranked = PREDICTIONS | {
         "classes": order,
         "probabilities": np.sort(PREDICTIONS["probabilities"])[:, ::-1],
     }
-    whole, part = (
-        pages.section("mistakes", run_of(np.eye(2, dtype=int), predictions=x))
-        for x in (PREDICTIONS, few)
+    section, ranked_section = (
+        pages.section(
+            "mistakes", run_of(np.eye(2, dtype=int), predictions=predictions)
+        )
+        for predictions in (PREDICTIONS, ranked)
     )
-    assert whole == part
+    assert section == ranked_section
 
 
 def test_mistakes_are_pictures_where_they_are_stored():
@@ -146,10 +150,10 @@ def test_mistakes_are_pictures_where_they_are_stored():
     run = run_of(np.eye(2, dtype=int), predictions=PREDICTIONS, samples=samples)
     body = pages.section("mistakes", run)
     assert "<table" not in body
-    shown = body.split('<figure class="pictured ')[1:]
-    addresses = [re.search('src="([^"]*)"', x)[1] for x in shown]
+    pictures = body.split('<figure class="pictured ')[1:]
+    addresses = [re.search('src="([^"]*)"', picture)[1] for picture in pictures]
     assert addresses == [figures.data_uri(pixels) for pixels in images]
-    spoken = [re.search('alt="([^"]*)"', x)[1] for x in shown]
+    spoken = [re.search('alt="([^"]*)"', picture)[1] for picture in pictures]
     assert spoken[0] == "x/d: c1, taken for c0, confidence 70.0\xa0%"
     text = pages.words(body)
     assert text.endswith(

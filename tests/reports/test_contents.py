@@ -15,7 +15,7 @@ def test_everything_is_read(tmp_path):
     assert read.name == "name"
     assert read.settings["temperature"] == "0.1"
     assert read.class_names == run_files.HOSTILE
-    assert [x["epoch"] for x in read.epochs] == [1, 2, 3, 4, 5]
+    assert [epoch["epoch"] for epoch in read.epochs] == [1, 2, 3, 4, 5]
     assert read.linear_stage == "linear" and len(read.linear_epochs) == 40
     assert read.evaluation["test_examples"] == 360
     assert read.predictions["probabilities"].shape == (360, 8)
@@ -80,12 +80,15 @@ def test_a_stage_stands_beside_another_of_its_run(tmp_path):
     )
     evaluation = first.evaluation() | {"test_examples": 7}
     (second / "evaluation.json").write_text(json.dumps(evaluation))
-    read = [contents.read_run(x, "name") for x in (path, first.path, second)]
-    assert [x.linear_stage for x in read] == ["linear", "linear", "fast"]
-    counts = [x.evaluation["test_examples"] for x in read]
+    read = [
+        contents.read_run(folder, "name")
+        for folder in (path, first.path, second)
+    ]
+    assert [run.linear_stage for run in read] == ["linear", "linear", "fast"]
+    counts = [run.evaluation["test_examples"] for run in read]
     assert counts == [360, 360, 7]
-    assert len({x.files.path for x in read}) == 1
-    assert all(len(x.epochs) == 24 for x in read)
+    assert len({run.files.path for run in read}) == 1
+    assert all(len(run.epochs) == 24 for run in read)
     assert commands.evaluate(read[2]).endswith("--linear_stage=fast")
     # A card is shown with the stage whose classifier it is of.
     record = run_files.files_of(path).export / "2/assets.extra/metadata.json"
@@ -93,7 +96,10 @@ def test_a_stage_stands_beside_another_of_its_run(tmp_path):
     exported = {"export": {"linear_stage": "fast"}}
     text = {"classifier": "linear", "settings": exported, "card": {"New": {}}}
     record.write_text(json.dumps(text))
-    cards = [contents.read_run(x, "name").card for x in (first.path, second)]
+    cards = [
+        contents.read_run(folder, "name").card
+        for folder in (first.path, second)
+    ]
     assert cards == [{}, {"New": {}}]
 
 

@@ -22,7 +22,7 @@ def test_curves_share_their_axis_and_keep_their_colours():
     assert palette.COLORS[0] not in svg
     # Percentages that are close keep their digits.
     svg = figures.plot_curves({0: ([1, 2], [0.991, 0.993])}, "x", **options)
-    ticks = [x for x in words(svg) if x.endswith("%")]
+    ticks = [word for word in words(svg) if word.endswith("%")]
     assert len(set(ticks)) == len(ticks) > 2
 
 

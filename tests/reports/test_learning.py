@@ -6,7 +6,7 @@ from tests.reports import pages, run_files
 
 
 def run_with(lines, name="run", **settings):
-    epochs = [{"epoch": i + 1, **x} for i, x in enumerate(lines)]
+    epochs = [{"epoch": i + 1, **line} for i, line in enumerate(lines)]
     return run_files.bare_run(name, epochs=epochs, settings=settings)
 
 
@@ -15,8 +15,8 @@ def test_a_figure_per_quantity_and_the_rest_on_request():
         {"loss": 2.0, "new <x>": 1.0, "examples/s": 9.0, "loss/chance": 0.5}
     ] * 2
     body = pages.section("curves", run_with(lines))
-    shown, folded = body.split("<details>")
-    assert pages.titles(shown) == ["Loss"]
+    lead, folded = body.split("<details>")
+    assert pages.titles(lead) == ["Loss"]
     assert pages.titles(folded) == ["Speed", "new <x>"]
 
 

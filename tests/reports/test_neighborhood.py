@@ -36,8 +36,8 @@ def test_right_and_wrong_are_told_by_sign_and_frame():
     assert "<small>0.988</small>" in second
     encoded = re.search('src="data:image/png;base64,([^"]*)"', body)[1]
     pixels = image.imread(io.BytesIO(base64.b64decode(encoded)), "png")
-    shown = np.round(255 * pixels[..., :3]).astype(np.uint8)
-    np.testing.assert_array_equal(shown, sampled()["images"][0])
+    picture = np.round(255 * pixels[..., :3]).astype(np.uint8)
+    np.testing.assert_array_equal(picture, sampled()["images"][0])
 
 
 def test_without_a_classifier_there_is_no_prediction():
@@ -48,7 +48,7 @@ def test_without_a_classifier_there_is_no_prediction():
 
 
 def test_photographs_are_smoothed():
-    runs = [run_files.bare_run(samples=sampled(side=x)) for x in (64, 65)]
+    runs = [run_files.bare_run(samples=sampled(side=side)) for side in (64, 65)]
     small, large = (pages.section("neighbors", run) for run in runs)
     assert "photo" not in small and large.count(" photo") == 8
 

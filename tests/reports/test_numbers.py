@@ -36,7 +36,7 @@ def cells(path, *values):
 
 
 @pytest.mark.parametrize(
-    ("path", "values", "shown"),
+    ("path", "values", "texts"),
     [
         # The better run is marked, and the difference to the first stated.
         ("linear.top_1", (0.5, 0.625), ["50.0\xa0%", "62.5\xa0%! +12.5"]),
@@ -48,8 +48,8 @@ def cells(path, *values):
         ("representations.alignment", (0.2, 0.1), ["0.200", "0.100 −0.100"]),
     ],
 )
-def test_a_row_of_scores(path, values, shown):
-    assert cells(path, *values) == shown
+def test_a_row_of_scores(path, values, texts):
+    assert cells(path, *values) == texts
 
 
 def test_what_no_run_has_is_no_row():
@@ -58,8 +58,8 @@ def test_what_no_run_has_is_no_row():
 
 def test_recall_has_a_row_for_each_depth_in_their_order():
     runs = [
-        run_files.bare_run(evaluation={"retrieval": {"recall_at": x}})
-        for x in ({"10": 0.9}, {"2": 0.7, "10": 0.8})
+        run_files.bare_run(evaluation={"retrieval": {"recall_at": recalls}})
+        for recalls in ({"10": 0.9}, {"2": 0.7, "10": 0.8})
     ]
     titles = [scores.recall_at(k).title for k in numbers.depths(runs)]
     assert titles == ["Recall@2", "Recall@10"]

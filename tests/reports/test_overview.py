@@ -26,9 +26,9 @@ from tests.reports import pages, run_files
     ],
 )  # fmt: skip
 def test_a_run_in_words(settings, epochs, expected):
-    known = {"architecture": "vgg8", "dataset": "<folder>"}
+    defaults = {"architecture": "vgg8", "dataset": "<folder>"}
     lines = [{"epoch": epochs}] if epochs else []
-    run = run_files.bare_run(settings=known | settings, epochs=lines)
+    run = run_files.bare_run(settings=defaults | settings, epochs=lines)
     lead = re.search('<p class="lead">.*?</p>', page.render([run]), re.DOTALL)
     said = f"Encoder vgg8{expected} Data: <folder> , 2 classes."
     assert pages.words(lead[0]) == said
@@ -45,10 +45,10 @@ def test_a_run_in_words(settings, epochs, expected):
     ],
 )  # fmt: skip
 def test_a_fine_tuned_run_in_words(epochs, chosen, count, expected):
-    found = {"chosen": chosen, "candidates": [{}] * count}
+    finetuning = {"chosen": chosen, "candidates": [{}] * count}
     run = run_files.bare_run(
         settings={"architecture": "a:b", "epochs": epochs, "objective": "ce"},
-        finetuning=found,
+        finetuning=finetuning,
     )
     text = pages.words(page.render([run]))
     assert f"Encoder a:b, {expected}" in text
@@ -80,7 +80,11 @@ def test_numbers_that_matter_come_first():
     assert first[1] == "99.4 %"
     assert second[0].startswith("Calibration error (ECE)")
     assert second[1] == "0.024"
-    assert [x[1] for x in pages.rows(every)[1:]] == ["99.4 %", "0.024", "0.500"]
+    assert [row[1] for row in pages.rows(every)[1:]] == [
+        "99.4 %",
+        "0.024",
+        "0.500",
+    ]
 
 
 def test_settings_that_differ_from_the_defaults(tmp_path):
@@ -95,13 +99,13 @@ def test_settings_that_differ_from_the_defaults(tmp_path):
 
 
 def test_settings_in_which_runs_differ():
-    of_each = {"a": {"x": "1", "y": "2"}, "b": {"x": "1"}}
+    settings_by_run = {"a": {"x": "1", "y": "2"}, "b": {"x": "1"}}
     runs = [
-        run_files.bare_run(name, settings={**own, "run_dir": name})
-        for name, own in of_each.items()
+        run_files.bare_run(name, settings={**options, "run_dir": name})
+        for name, options in settings_by_run.items()
     ]
-    shown = pages.section("settings", *runs).split("<details>")[0]
-    assert pages.rows(shown) == [["setting", "a", "b"], ["y", "2", "–"]]
+    lead = pages.section("settings", *runs).split("<details>")[0]
+    assert pages.rows(lead) == [["setting", "a", "b"], ["y", "2", "–"]]
     same = pages.section("settings", runs[0], runs[0])
     assert "<p>The runs have the same settings.</p>" in same
 
@@ -113,7 +117,9 @@ def test_the_commands_repeat_the_run(tmp_path):
         shlex.split(html.unescape(re.sub("<[^>]*>", "", line)))
         for line in re.findall("<code>(?=<span>).*?</code>", body)
     ]
-    tools = [f"tools/{x}.py" for x in ("pretrain", "train_linear", "evaluate")]
+    tools = [
+        f"tools/{name}.py" for name in ("pretrain", "train_linear", "evaluate")
+    ]
     assert [line[1] for line in lines] == tools
     kinds = config.PretrainSettings, config.LinearSettings
     for line, kind in zip(lines, kinds, strict=False):

@@ -57,10 +57,10 @@ def runs(tmp_path_factory):
 def pages(runs, tmp_path_factory):
     """Writes a page by name, once: one run, several, and what is unusual."""
     root = tmp_path_factory.mktemp("pages")
-    shown = {name: [runs[name]] for name in ("many", "pretrained")}
-    shown["two"] = [runs["supcon"], runs["hostile"]]
+    groups = {name: [runs[name]] for name in ("many", "pretrained")}
+    groups["two"] = [runs["supcon"], runs["hostile"]]
     return functools.cache(
-        lambda name: reports.write_report(shown[name], root / f"{name}.html")
+        lambda name: reports.write_report(groups[name], root / f"{name}.html")
     )
 
 
@@ -85,9 +85,12 @@ def test_a_browser_shows_everything(browser, pages, name):
     address = f"file://{pages(name)}"
     page = browser.new_page()
     said, requested = [], []
-    page.on("console", lambda x: said.append(f"{x.type}: {x.text}"))
-    page.on("pageerror", lambda x: said.append(f"error: {x}"))
-    page.on("request", lambda x: requested.append(x.url))
+    page.on(
+        "console",
+        lambda message: said.append(f"{message.type}: {message.text}"),
+    )
+    page.on("pageerror", lambda error: said.append(f"error: {error}"))
+    page.on("request", lambda request: requested.append(request.url))
     page.goto(address)
     for width, height in ((1440, 900), (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
@@ -99,7 +102,9 @@ def test_a_browser_shows_everything(browser, pages, name):
             assert not seen[fault], (width, fault)
     page.close()
     assert not said
-    assert [x for x in requested if not x.startswith("data:")] == [address]
+    assert [url for url in requested if not url.startswith("data:")] == [
+        address
+    ]
 
 
 class Outline(html.parser.HTMLParser):
@@ -115,10 +120,14 @@ class Outline(html.parser.HTMLParser):
         assert tag != "script"
         attributes = dict(attrs)
         assert len(attributes) == len(attrs), f"{tag}: doubled attribute"
-        assert not [x for x in attributes if x.startswith("on")]
+        assert not [
+            attribute for attribute in attributes if attribute.startswith("on")
+        ]
         self.ids += [attributes["id"]] if "id" in attributes else []
         self.addresses += [
-            attributes[x] for x in ("href", "src") if x in attributes
+            attributes[attribute]
+            for attribute in ("href", "src")
+            if attribute in attributes
         ]
         if tag not in self.VOID:
             self.open.append(tag)
@@ -147,8 +156,8 @@ def test_pages_are_well_formed_and_self_contained(pages, name):
             assert address[1:] in outline.ids
         else:
             assert address.startswith("data:")
-    for place in re.findall(r"url\(([^)]*)\)", text):
-        assert place[1:] in outline.ids
+    for reference in re.findall(r"url\(([^)]*)\)", text):
+        assert reference[1:] in outline.ids
     assert text.startswith('<!DOCTYPE html>\n<html lang="en">')
     assert '<meta name="viewport"' in text
     assert "<title>" in text
@@ -172,7 +181,7 @@ def test_the_same_runs_give_the_same_bytes(pages, runs, tmp_path):
     again = reports.write_report([runs["many"]], tmp_path / "x/report.html")
     assert again.read_bytes() == pages("many").read_bytes()
     assert len(again.read_bytes()) < 1_500_000
-    assert [x.name for x in again.parent.iterdir()] == ["report.html"]
+    assert [file.name for file in again.parent.iterdir()] == ["report.html"]
 
 
 @pytest.mark.not_quick
@@ -180,8 +189,8 @@ def test_runs_of_one_name_are_told_apart(runs, tmp_path):
     same_end = tmp_path / "other" / "pretrained"
     same_end.parent.mkdir()
     same_end.symlink_to(runs["pretrained"])
-    both = [str(runs["pretrained"]), str(same_end)]
-    text = reports.write_report(both, tmp_path / "report.html").read_text()
+    paths = [str(runs["pretrained"]), str(same_end)]
+    text = reports.write_report(paths, tmp_path / "report.html").read_text()
     parent = runs["pretrained"].parent.name
     assert f"<h1>{parent}/pretrained and other/pretrained</h1>" in text
     # A stage by itself is called after its run too.
