@@ -29,12 +29,14 @@ OF_TRAINING = [
 
 def old_flagfile(path, *lines):
     """Recorded settings of an earlier version, which had more flags."""
-    own = config.PretrainSettings("x", temperature=0.2, multi_label=False)
-    text = settings.to_flagfile(own).replace(
+    pretraining = config.PretrainSettings(
+        "x", temperature=0.2, multi_label=False
+    )
+    text = settings.to_flagfile(pretraining).replace(
         "--temperature", "\n".join([*OF_TRAINING, *lines, "--temperature"])
     )
     path.write_text(text)
-    return own
+    return pretraining
 
 
 def test_no_tool_has_a_removed_flag():
@@ -69,13 +71,16 @@ def test_objectives_print_their_fixed_margins():
 @pytest.mark.parametrize("recorded", [True, False])
 def test_a_fixed_value_is_read_without_a_message(tmp_path, recorded, capfd):
     path = tmp_path / "settings.flags"
-    own = old_flagfile(path)
+    pretraining = old_flagfile(path)
     again = settings.from_flagfile(
         config.PretrainSettings, path, recorded=recorded
     )
-    assert again == own
+    assert again == pretraining
     extra = "--fill= 128, 128,128", "--trust_coefficient=1e-3"
-    assert settings.from_flagfile(config.PretrainSettings, path, *extra) == own
+    assert (
+        settings.from_flagfile(config.PretrainSettings, path, *extra)
+        == pretraining
+    )
     assert capfd.readouterr() == ("", "")
 
 
@@ -113,9 +118,9 @@ def test_a_command_line_names_the_replacement(tmp_path):
     path = tmp_path / "old.flags"
     path.write_text("--run_dir=x\n--softmax_scale=64\n")
     for argument in ("--softmax_scale=64", f"--flagfile={path}"):
-        done = forks.run(ROOT / "tools" / "pretrain.py", argument)
-        assert done.returncode != 0 and "Traceback" not in done.stderr
-        lines = (done.stderr + done.stdout).splitlines()
+        process = forks.run(ROOT / "tools" / "pretrain.py", argument)
+        assert process.returncode != 0 and "Traceback" not in process.stderr
+        lines = (process.stderr + process.stdout).splitlines()
         assert len(lines) <= 2 and (
             "its value is fixed at 30.0; use losses.MaxMarginLoss(scale="
         ) in "".join(lines)
@@ -132,9 +137,9 @@ def test_a_sweep_names_the_fixed_value():
 def test_reports_and_sweeps_recognise_old_records(tmp_path):
     run = run_files.RunDirectory(tmp_path)
     old_flagfile(run.settings_file, "--max_iterations=9")
-    there = run.flags()
-    assert there["temperature"] == "0.2" and there["max_iterations"] == "9"
-    assert not {*there} & {"fill", "anchor_views", "triplet_margin"}
+    flags = run.flags()
+    assert flags["temperature"] == "0.2" and flags["max_iterations"] == "9"
+    assert not {*flags} & {"fill", "anchor_views", "triplet_margin"}
 
     grid = config.SweepSettings(
         str(tmp_path / "sweep"), sweep=("temperature=0.1,0.2",)
@@ -154,8 +159,10 @@ def test_reports_and_sweeps_recognise_old_records(tmp_path):
 
 
 def test_a_decided_field_is_recorded_and_not_in_the_help():
-    shown = {x.name for x in settings.shown_fields(config.PretrainSettings)}
+    help_names = {
+        field.name for field in settings.shown_fields(config.PretrainSettings)
+    }
     names = {*config.PretrainSettings.__dataclass_fields__}
-    assert names - shown == {"multi_label"}
-    own = config.PretrainSettings("x", multi_label=True)
-    assert "--multi_label=true\n" in settings.to_flagfile(own)
+    assert names - help_names == {"multi_label"}
+    pretraining = config.PretrainSettings("x", multi_label=True)
+    assert "--multi_label=true\n" in settings.to_flagfile(pretraining)

@@ -43,7 +43,7 @@ def test_flags_have_the_dataclass_defaults_and_a_help_text(settings_class):
 
 
 def test_flagfile_round_trip(tmp_path):
-    made = config.PretrainSettings(
+    pretraining = config.PretrainSettings(
         "runs/with space = # '\"\u2028\x85é",
         temperature=0.07,
         crop_area=(),
@@ -56,10 +56,10 @@ def test_flagfile_round_trip(tmp_path):
         overwrite=True,
     )
     path = tmp_path / "settings.flags"
-    path.write_text(settings.to_flagfile(made))
+    path.write_text(settings.to_flagfile(pretraining))
     again = settings.from_flagfile(config.PretrainSettings, path)
     # --overwrite is a word to one command, not part of the run.
-    assert again == dataclasses.replace(made, overwrite=False)
+    assert again == dataclasses.replace(pretraining, overwrite=False)
     changed = settings.from_flagfile(
         config.PretrainSettings, path, "--temperature=0.5"
     )
@@ -86,15 +86,19 @@ def test_a_flagfile_of_ones_own_is_read_as_absl_reads_it(tmp_path):
         b"-temperature=0.5\r\n--flagfile=%s\r\n\r\n--run_dir=x"
         % bytes(tmp_path / "base.flags")
     )
-    own = settings.from_flagfile(config.PretrainSettings, path)
-    assert (own.epochs, own.temperature, own.seed) == (9, 0.5, 3)
+    pretraining = settings.from_flagfile(config.PretrainSettings, path)
+    assert (pretraining.epochs, pretraining.temperature, pretraining.seed) == (
+        9,
+        0.5,
+        3,
+    )
 
 
 def recorded(tmp_path, change):
     """Reads what a run has recorded, changed by hand."""
     path = tmp_path / "settings.flags"
-    own = config.PretrainSettings("x", epochs=9, data_dir="é")
-    path.write_bytes(change(settings.to_flagfile(own).encode()))
+    pretraining = config.PretrainSettings("x", epochs=9, data_dir="é")
+    path.write_bytes(change(settings.to_flagfile(pretraining).encode()))
     return settings.from_flagfile(config.PretrainSettings, path, recorded=True)
 
 
@@ -210,11 +214,13 @@ def test_a_tilde_of_a_path_is_expanded(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     flagfile = tmp_path / "settings.flags"
     flagfile.write_text("--run_dir=~/run\n--data_dir=~/images\n")
-    made = settings.from_flagfile(config.PretrainSettings, "~/settings.flags")
+    pretraining = settings.from_flagfile(
+        config.PretrainSettings, "~/settings.flags"
+    )
     expected = f"{tmp_path}/run", f"{tmp_path}/images"
-    assert (made.run_dir, made.data_dir) == expected
+    assert (pretraining.run_dir, pretraining.data_dir) == expected
     again = parse(config.PretrainSettings, "--flagfile=~/settings.flags")
-    assert again == made
+    assert again == pretraining
     report = config.ReportSettings("x", runs=("~/a", "b"))
     assert report.runs == (f"{tmp_path}/a", "b")
     with pytest.raises(
@@ -353,13 +359,15 @@ def test_baselines_have_the_budget_of_supcon(monkeypatch):
         )
 
     supcon = preset("supcon")
-    for method, own in BASELINES.items():
+    for method, options in BASELINES.items():
         baseline = preset(method)
         tuned = {
             "learning_rate": baseline.learning_rate,
             "normalize_representation": baseline.normalize_representation,
         }
-        assert baseline == dataclasses.replace(supcon, **own, **tuned), method
+        assert baseline == dataclasses.replace(supcon, **options, **tuned), (
+            method
+        )
     names = {path.stem for path in ROOT.glob("flags/*_cifar10_resnet18.flags")}
     assert names == {
         f"{method}_cifar10_resnet18" for method in ("supcon", *BASELINES)
@@ -396,19 +404,19 @@ def test_positives_follow_the_labels(tmp_path):
         ({"mixing": "mixup", "positives": "cosine"}, "cosine"),
         ({"mixing": "mixup", "positives_cap": 3}, "soft"),
     ):
-        made = config.PretrainSettings("x", **options)
-        assert made.kind_of_positives == expected
+        pretraining = config.PretrainSettings("x", **options)
+        assert pretraining.kind_of_positives == expected
     path = tmp_path / "settings.flags"
     for options in (
         {"objective": "ce", "multi_label": False},
         {"multi_label": True},
     ):
-        made = config.PretrainSettings("x", **options)
-        path.write_text(settings.to_flagfile(made))
+        pretraining = config.PretrainSettings("x", **options)
+        path.write_text(settings.to_flagfile(pretraining))
         again = settings.from_flagfile(
             config.PretrainSettings, path, "--positives=any"
         )
-        assert again == made
+        assert again == pretraining
     texts = config.FinetuneTextSettings(
         "x", model="m", train_file="t.tsv", positives="any"
     )
@@ -428,10 +436,10 @@ class Lists(settings.Settings):
 
 def test_a_field_with_another_default_has_the_help_and_rules_of_its_base():
     fields = config.LinearSettings.__dataclass_fields__
-    of_base = config.PretrainSettings.__dataclass_fields__["learning_rate"]
-    assert fields["learning_rate"].default == 2.5 != of_base.default
+    base_field = config.PretrainSettings.__dataclass_fields__["learning_rate"]
+    assert fields["learning_rate"].default == 2.5 != base_field.default
     help_text = fields["learning_rate"].metadata["help"]
-    assert help_text == of_base.metadata["help"]
+    assert help_text == base_field.metadata["help"]
     assert help_text.startswith("Peak learning rate for a batch of 256 images")
     with pytest.raises(ValueError, match="--learning_rate must be above 0"):
         config.LinearSettings("x", learning_rate=0.0)
@@ -463,10 +471,10 @@ def test_a_repeated_flag_keeps_its_commas(tmp_path):
 
 
 def test_a_word_keeps_its_commas_and_quotes(tmp_path):
-    made = Lists("x", words=("a,b", 'c"d', "e"))
+    lists = Lists("x", words=("a,b", 'c"d', "e"))
     path = tmp_path / "settings.flags"
-    path.write_text(settings.to_flagfile(made))
-    assert settings.from_flagfile(Lists, path) == made
+    path.write_text(settings.to_flagfile(lists))
+    assert settings.from_flagfile(Lists, path) == lists
     for words in ((), ("",)):
         path.write_text(settings.to_flagfile(Lists("x", words=words)))
         assert settings.from_flagfile(Lists, path).words == words
