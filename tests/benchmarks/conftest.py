@@ -27,7 +27,7 @@ class SupConLoss:
 
 
 @pytest.fixture
-def here(monkeypatch):
+def local_process(monkeypatch):
     """Lets suites measure here: threads cannot be set once a library ran."""
     for name in ("tensorflow", "torch"):
         monkeypatch.setattr(
@@ -39,7 +39,7 @@ def here(monkeypatch):
 
 
 @pytest.fixture
-def measure(here, monkeypatch, tmp_path):
+def measure(local_process, monkeypatch, tmp_path):
     """Measures a suite in this process; returns its text and its records."""
 
     def run(function, job, device="cpu"):

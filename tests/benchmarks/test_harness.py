@@ -45,31 +45,31 @@ class MadeUp(harness.Bench):
 
 
 @pytest.fixture
-def asked(monkeypatch):
+def jobs(monkeypatch):
     """Answers in place of processes; the jobs they were given."""
-    asked = []
+    jobs = []
 
     def run(function, job, device):
         assert function == "test_harness.measure"
         assert pathlib.Path(job.pop("folder")).is_dir()
-        asked.append(job)
+        jobs.append(job)
         if job["implementation"] == "given" and job["rows"] == 8:
             return {"error": "failed: gone"}
-        return {"seconds": float(len(asked)), "loss": 0.5}
+        return {"seconds": float(len(jobs)), "loss": 0.5}
 
     monkeypatch.setattr(harness, "run", run)
-    return asked
+    return jobs
 
 
 def order(jobs):
     return "".join(f"{job['implementation'][0]}{job['rows']}" for job in jobs)
 
 
-def test_rounds_are_interleaved_failures_not_repeated(tmp_path, asked, capsys):
+def test_rounds_are_interleaved_failures_not_repeated(tmp_path, jobs, capsys):
     bench = MadeUp(str(tmp_path / "run"), rows=(2, 8, 9), peer_path=__file__)
     written = harness.measure_all(bench)
-    assert order(asked) == "o2g2o2g2" + "o8g8o8"
-    assert asked[0].keys() == {"rows", "implementation", "peer_path", "threads"}
+    assert order(jobs) == "o2g2o2g2" + "o8g8o8"
+    assert jobs[0].keys() == {"rows", "implementation", "peer_path", "threads"}
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "rows 2, ours: ms 1000.00"
     assert told[5] == "rows 8, given: failed: gone"
@@ -86,31 +86,31 @@ def test_rounds_are_interleaved_failures_not_repeated(tmp_path, asked, capsys):
     assert png.startswith(b"\x89PNG") and len(list(tmp_path.iterdir())) == 1
 
 
-def test_an_unfinished_file_is_gone_on_from(tmp_path, asked, monkeypatch):
+def test_an_unfinished_file_is_gone_on_from(tmp_path, jobs, monkeypatch):
     # The figure, which takes longest, is in the test above.
     monkeypatch.setattr(results.files, "write_figure", lambda *_, **__: None)
     bench = MadeUp(str(tmp_path), rows=(2,), peer_path=__file__)
     first = harness.measure_all(bench)
     # A finished one is not: times are measured anew.
-    asked.clear()
+    jobs.clear()
     harness.measure_all(bench)
-    assert order(asked) == "o2g2o2g2"
+    assert order(jobs) == "o2g2o2g2"
     file = tmp_path / "bench_test_harness.json"
     points = first["points"]
     other = {"job": points[0]["job"] | {"rows": 3}, "seconds": 1.0, "loss": 1.0}
     failed = {"job": points[1]["job"], "error": "failed: gone"}
     file.write_text(json.dumps({"points": [points[0], failed, other, {}]}))
-    asked.clear()
+    jobs.clear()
     again = harness.measure_all(bench)
-    assert order(asked) == "g2o2g2"
+    assert order(jobs) == "g2o2g2"
     assert again["points"][0] == points[0]
     # Jobs of other settings stay in the file, and are not of the table.
     assert json.loads(file.read_text())["points"][-1] == other
     assert len(again["table"]) == 2
     monkeypatch.setattr(MadeUp, "DETERMINISTIC", True)
-    asked.clear()
+    jobs.clear()
     harness.measure_all(bench)
-    assert order(asked) == ""
+    assert order(jobs) == ""
 
 
 def test_what_is_asked_for_must_be_there(tmp_path):
@@ -156,10 +156,10 @@ def test_broken_rules_are_named(name, overrides, message):
 
 
 def test_what_a_process_raises_is_its_result():
-    done = harness.run("loss.measure", {"threads": 1})
-    assert done["error"].startswith("failed: AttributeError: ")
-    done = harness.run("nothing.measure", {"threads": 1})
-    assert "No module named 'benchmarks.nothing'" in done["error"]
+    result = harness.run("loss.measure", {"threads": 1})
+    assert result["error"].startswith("failed: AttributeError: ")
+    result = harness.run("nothing.measure", {"threads": 1})
+    assert "No module named 'benchmarks.nothing'" in result["error"]
     with pytest.raises(RuntimeError, match="could not prepare: nothing.make f"):
         harness.run_or_fail("nothing.make", {"threads": 1})
 
@@ -175,11 +175,11 @@ def test_what_a_process_raises_is_its_result():
 def test_wrong_input_is_one_line_and_leaves_nothing(
     name, argument, message, tmp_path
 ):
-    done = forks.run(ROOT / f"benchmarks/{name}.py", argument, cwd=tmp_path)
-    assert done.returncode == 1
-    line = done.stderr.strip().splitlines()[-1]
+    process = forks.run(ROOT / f"benchmarks/{name}.py", argument, cwd=tmp_path)
+    assert process.returncode == 1
+    line = process.stderr.strip().splitlines()[-1]
     assert line.startswith("error: ") and message in line
-    assert "Traceback" not in done.stderr and not any(tmp_path.iterdir())
+    assert "Traceback" not in process.stderr and not any(tmp_path.iterdir())
 
 
 class Shown(MadeUp):

@@ -97,15 +97,15 @@ def test_arrays_come_in_turn_each_with_its_seeds(make_job, monkeypatch):
 
 @pytest.mark.slow
 def test_pairs_are_those_of_training(make_job):
-    both = take(suite.make_ours, make_job("pairs", "identity"))
+    pairs = take(suite.make_ours, make_job("pairs", "identity"))
     twice = take(suite.make_ours, make_job("pairs", "identity", label="twice"))
-    assert both.shape == twice.shape == (8, 48, 48, 3)
-    assert both.dtype == twice.dtype == np.uint8
+    assert pairs.shape == twice.shape == (8, 48, 48, 3)
+    assert pairs.dtype == twice.dtype == np.uint8
     # The first views are of one seed, the second of one and of another.
-    np.testing.assert_array_equal(both[::2], twice[::2])
-    for views in (both, twice):
+    np.testing.assert_array_equal(pairs[::2], twice[::2])
+    for views in (pairs, twice):
         assert np.all(np.any(views[::2] != views[1::2], axis=(1, 2, 3)))
-    assert np.any(twice[1::2] != both[1::2])
+    assert np.any(twice[1::2] != pairs[1::2])
 
 
 def test_the_model_garden_distorts_every_image(make_job, tmp_path, monkeypatch):

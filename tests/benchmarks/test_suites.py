@@ -51,7 +51,7 @@ SEARCH = {"bank": 90, "queries": 70, "dim": 6, "k": 5, "seed": 0, "threads": 1}
 @pytest.mark.parametrize(
     "name", ["looped", "dense", "jaccard", "official", "supcontrast"]
 )
-def test_every_loss_is_the_same(name, here, supcontrast):
+def test_every_loss_is_the_same(name, local_process, supcontrast):
     if name == "supcontrast":
         pytest.importorskip("torch")
     ours, other = (measure_loss(of, supcontrast) for of in ("tiled", name))
@@ -60,7 +60,7 @@ def test_every_loss_is_the_same(name, here, supcontrast):
     assert other["gradient_error"] < 1e-5 and other["seconds"] > 0
 
 
-def test_the_floor_has_no_loss_but_all_products(here, tmp_path):
+def test_the_floor_has_no_loss_but_all_products(local_process, tmp_path):
     assert measure_loss("floor", tmp_path).keys() == {"seconds", "peak_mb"}
     z = np.random.default_rng(0).standard_normal((30, 8), np.float32) / 3
     run = loss.floor_step(z)
@@ -119,10 +119,10 @@ def test_ours_is_measured_in_chunks():
     assert bench.expected_gb(other, points) == 0.0
 
 
-def test_a_loss_that_is_not_finite_is_an_error(monkeypatch, here):
+def test_a_loss_that_is_not_finite_is_an_error(monkeypatch, local_process):
     results = iter([9.0, 9.0, 0.5, 9.0, 9.0, math.nan])
-    made = (lambda: next(results)), 42
-    monkeypatch.setattr(step, "our_step", lambda *given: made)
+    training_step = (lambda: next(results)), 42
+    monkeypatch.setattr(step, "our_step", lambda *arguments: training_step)
     measured = step.measure(argparse.Namespace(**STEP))
     assert measured["loss"] == 0.5 and measured["views"] == 12
     with pytest.raises(RuntimeError, match="the loss is nan"):
@@ -158,7 +158,7 @@ def test_the_network_in_pytorch_is_ours(architecture):
 
 
 @pytest.mark.parametrize("name", step._TORCH)
-def test_pytorch_trains(name, here):
+def test_pytorch_trains(name, local_process):
     pytest.importorskip("torchvision")
     job = argparse.Namespace(**STEP | {"implementation": name})
     measured = step.measure(job)
@@ -286,7 +286,7 @@ def test_the_check_sees_another_answer(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ours_supcon", "transformers"])
-def test_a_step_on_texts_learns(name, here, monkeypatch):
+def test_a_step_on_texts_learns(name, local_process, monkeypatch):
     """Ours and theirs, of a network that takes no time."""
     small = {"hidden_size": 16, "num_attention_heads": 2, "vocab_size": 30_000}
     sizes = {"intermediate_size": 24, "num_hidden_layers": 1}
