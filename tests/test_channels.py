@@ -38,12 +38,12 @@ def test_crops_and_flips_work_on_each_channel_alone(channels):
     assert floats.dtype == tf.float32
     np.testing.assert_allclose(floats, tf.cast(views, tf.float32), atol=0.501)
     for channel in {0, channels - 1}:
-        one = data.from_arrays(
+        gray = data.from_arrays(
             noise(12, SIDE, SIDE, channels)[..., channel],
             np.arange(12) % 2,
             channels=1,
         )
-        alone, _ = next(iter(data.make_views(one, 6, **options)))
+        alone, _ = next(iter(data.make_views(gray, 6, **options)))
         np.testing.assert_array_equal(alone[..., 0], views[..., channel])
     examples = data.make_examples(source(channels), 12, image_size=8)
     assert next(iter(examples))[0].shape == (12, 8, 8, channels)
@@ -58,10 +58,10 @@ def test_geometric_operations_are_those_of_rgb(dtype):
     corners = tf.constant([[3, 3], [0, 15], [9, 2], [8, 8]])
     sides = tf.constant([0, 2, 5, 9])
     for operation in (
-        lambda x: geometry.random_flip(x, seeds),
-        lambda x: affine.affine_transform(x, degrees),
-        lambda x: affine.cutout(x, corners, sides),
-        lambda x: warp.random_warp(x, seeds),
+        lambda pixels: geometry.random_flip(pixels, seeds),
+        lambda pixels: affine.affine_transform(pixels, degrees),
+        lambda pixels: affine.cutout(pixels, corners, sides),
+        lambda pixels: warp.random_warp(pixels, seeds),
     ):
         got = operation(tf.cast(images, dtype))
         assert got.dtype == dtype
@@ -93,11 +93,11 @@ def test_colours_are_refused_where_there_are_none():
 
 @pytest.mark.slow(but=["True-5-pixel_range1"])
 @pytest.mark.parametrize(("channels", "pixel_range"), [(1, None), (5, (0, 1))])
-@pytest.mark.parametrize("own", [True, False])
-def test_encoders_learn_from_them(channels, pixel_range, own):
+@pytest.mark.parametrize("is_vgg", [True, False])
+def test_encoders_learn_from_them(channels, pixel_range, is_vgg):
     inputs = keras.Input((None, None, channels))
     backbone = keras.Model(inputs, keras.layers.Conv2D(4, 3)(inputs))
-    encoder = models.Encoder("vgg8", width=0.05) if own else backbone
+    encoder = models.Encoder("vgg8", width=0.05) if is_vgg else backbone
     model = models.SupConModel(encoder, models.ProjectionHead(4, ()))
     images = source(channels, pixel_range)
     model.compile(training.SGD(0.1), losses.SupConLoss())

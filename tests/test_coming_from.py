@@ -33,7 +33,9 @@ def rows(section, header):
     """The two cells of each row below a header, without their backticks."""
     table = SECTIONS[section].split(f"| theirs | {header} |\n|---|---|\n")[1]
     lines = table.split("\n\n")[0].strip().splitlines()
-    return [[x.strip(" `") for x in line.split("|")[1:3]] for line in lines]
+    return [
+        [cell.strip(" `") for cell in line.split("|")[1:3]] for line in lines
+    ]
 
 
 def check_argument(cell, names):
@@ -57,7 +59,10 @@ def test_ours_exists_and_has_this_default(cell):
     if not cell.startswith("--"):
         return check_argument(cell, OURS)
     name, _, value = cell[2:].partition("=")
-    fields = {x.name: x for x in dataclasses.fields(config.PretrainSettings)}
+    fields = {
+        field.name: field
+        for field in dataclasses.fields(config.PretrainSettings)
+    }
     default = fields[name].default
     assert value == ("" if default is None else settings.to_text(default))
 
@@ -91,8 +96,8 @@ class SupContrast:
         shares = log_shares(features.reshape(-1, dim), self.temperature)
         counts = weights.sum(axis=1)
         by_anchor = -(weights * shares).sum(axis=1) / np.maximum(counts, 1e-6)
-        kept = by_anchor.reshape(batch, views)[:, : self.anchors]
-        return self.scale * kept.mean()
+        anchor_losses = by_anchor.reshape(batch, views)[:, : self.anchors]
+        return self.scale * anchor_losses.mean()
 
     __call__ = forward
 
@@ -149,7 +154,9 @@ MODULES = {
 def names_of(library):
     """The public names of a library that is installed."""
     imported = map(pytest.importorskip, MODULES[library])
-    return {name: x for room in imported for name, x in vars(room).items()}
+    return {
+        name: value for room in imported for name, value in vars(room).items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -166,13 +173,13 @@ def test_the_layouts_are_what_the_comments_say(block):
     np.testing.assert_array_equal(h.reshape(2, 8, 16), z.swapaxes(0, 1))
 
 
-def check_section(section, names, block, as_tensor=np.array):
+def check_section(section, names, block, converter=np.array):
     """Their defaults and numbers, by `names` of theirs."""
     for cell, _ in rows(section, "ours"):
         if not cell.startswith("--"):
             check_argument(cell, names)
     arrays = {
-        name: as_tensor(value.numpy()) if hasattr(value, "numpy") else value
+        name: converter(value.numpy()) if hasattr(value, "numpy") else value
         for name, value in block.items()
     }
     for theirs, ours in rows(section, "ours, the same number"):

@@ -32,10 +32,11 @@ def declared(python_version, *extras):
         {"python_version": python_version, "extra": extra} for extra in extras
     ]
     return {
-        one.name: one
-        for one in DECLARED
-        if one.name != "supcon_tf"
-        if not one.marker or any(map(one.marker.evaluate, environments))
+        requirement.name: requirement
+        for requirement in DECLARED
+        if requirement.name != "supcon_tf"
+        if not requirement.marker
+        or any(map(requirement.marker.evaluate, environments))
     }
 
 
@@ -84,7 +85,8 @@ def test_a_lock_pins_what_the_package_declares(name, python_version):
     assert needed.keys() == {pin.name for pin in LOCKS[name]}
     for pin in LOCKS[name]:
         ((operator, version),) = [
-            (x.operator, x.version) for x in pin.specifier
+            (specifier.operator, specifier.version)
+            for specifier in pin.specifier
         ]
         assert operator == "==", pin
         assert needed[pin.name].specifier.contains(version), pin

@@ -93,22 +93,22 @@ def test_a_bad_tf_config_is_named_before_anything_waits(
 
 
 def test_auto_takes_the_machines_of_tf_config_if_there_are_several(monkeypatch):
-    made = []
+    calls = []
     monkeypatch.setattr(
         distribute.tf.distribute,
         "MultiWorkerMirroredStrategy",
-        lambda communication_options: made.append(communication_options),
+        lambda communication_options: calls.append(communication_options),
     )
     monkeypatch.setenv("TF_CONFIG", cluster(worker=["host0:2222"]))
     strategy = distribute.make_strategy("auto")
-    assert isinstance(strategy, tf.distribute.OneDeviceStrategy) and not made
+    assert isinstance(strategy, tf.distribute.OneDeviceStrategy) and not calls
     for text in (
         cluster(worker=TWO_WORKERS, index=1),
         cluster(chief=TWO_WORKERS[:1], worker=TWO_WORKERS[1:], task="chief"),
     ):
         monkeypatch.setenv("TF_CONFIG", text)
         distribute.make_strategy("auto")
-    assert [options.implementation.value for options in made] == ["RING"] * 2
+    assert [options.implementation.value for options in calls] == ["RING"] * 2
 
 
 @pytest.mark.parametrize(

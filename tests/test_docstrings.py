@@ -85,14 +85,14 @@ def test_the_reference_shows_every_example():
     rooms = re.findall(
         r"reference/api/(\w+)\.md", (root / "mkdocs.yml").read_text()
     )
-    shown = re.findall(
+    paths = re.findall(
         "::: supcon_tf.(.+)", "".join(map(hooks.api_page, rooms))
     )
     without = [
         path
-        for path in shown
+        for path in paths
         if package[path].is_module
         or package[path].name in EXAMPLES
         and ">>>" not in package[path].docstring.value
     ]
-    assert len(shown) > 140 and not without
+    assert len(paths) > 140 and not without

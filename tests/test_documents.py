@@ -41,13 +41,17 @@ def documented_commands():
         texts += [path.read_text() for path in (ROOT / folder).glob("*.py")]
     texts.append((ROOT / "supcon_tf" / "cli" / "commands.py").read_text())
     texts += [path.read_text() for path in (ROOT / "flags").glob("*.flags")]
-    found = set()
+    commands = set()
     for text in texts:
         text = text.replace("\\\n", " ")
-        found |= set(re.findall(r"python (?:tools|benchmarks)/[^`\n#]+", text))
+        commands |= set(
+            re.findall(r"python (?:tools|benchmarks)/[^`\n#]+", text)
+        )
     # A process of theirs, not for users.
-    found = {line for line in found if "benchmarks/measuring.py" not in line}
-    return sorted(command.strip() for command in found)
+    commands = {
+        line for line in commands if "benchmarks/measuring.py" not in line
+    }
+    return sorted(command.strip() for command in commands)
 
 
 @pytest.mark.parametrize("command", documented_commands())
@@ -111,8 +115,8 @@ def test_the_readmes_python_runs(tmp_path):
     assert "epochs=3," in code and "width=0.5" in code
     code = code.replace("epochs=3,", "epochs=1,").replace("0.5)", "0.1)")
     code += "\nassert representations.shape == (360, 26), representations"
-    done = forks.run(code, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
+    process = forks.run(code, cwd=tmp_path)
+    assert process.returncode == 0, process.stderr[-2000:]
 
 
 def test_the_readme_is_one_page():
@@ -132,7 +136,10 @@ def test_speeds_of_the_readme_are_those_of_one_machine():
         r"^\| 12,288, the.*", page.partition("\n\nOn ")[0], re.M
     )
     assert machine in page.partition(row)[0]
-    cells = [re.findall(r"[\d,]+(?= ms| MB)", x) for x in row.split("|")[2:5]]
+    cells = [
+        re.findall(r"[\d,]+(?= ms| MB)", column)
+        for column in row.split("|")[2:5]
+    ]
     (ours, official, torch) = (
         [int(number.replace(",", "")) for number in cell] for cell in cells
     )
@@ -153,7 +160,11 @@ def test_pages_are_short_and_so_are_sentences(path):
     prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     prose = re.sub(r"^(\||    |#|!\[).*", "", prose, flags=re.MULTILINE)
     prose = re.sub(r"`[^`]*`|\]\([^)]*\)", "code", prose)
-    sentences = [x for x in re.split(r"[.:?!;]\s", prose) if " " in x]
+    sentences = [
+        sentence
+        for sentence in re.split(r"[.:?!;]\s", prose)
+        if " " in sentence
+    ]
     words = sum(len(sentence.split()) for sentence in sentences)
     assert words <= 25 * max(1, len(sentences))
 
@@ -161,8 +172,8 @@ def test_pages_are_short_and_so_are_sentences(path):
 def anchors(text: str) -> set[str]:
     """What links of a Markdown page may point to, as GitHub names them."""
     heads = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    kept = [re.sub(r"[^\w\- ]", "", head).lower() for head in heads]
-    return {head.replace(" ", "-") for head in kept}
+    titles = [re.sub(r"[^\w\- ]", "", head).lower() for head in heads]
+    return {head.replace(" ", "-") for head in titles}
 
 
 @pytest.mark.parametrize(
@@ -180,7 +191,7 @@ def test_links_between_documents_lead_somewhere(path):
 
 def test_what_may_be_opened_is_tested_row_by_row():
     page = (ROOT / "docs" / "security.md").read_text().partition("\n## ")[0]
-    rows = [x for x in page.splitlines() if x.startswith("| ")][1:]
+    rows = [line for line in page.splitlines() if line.startswith("| ")][1:]
     assert len(rows) >= 17
     for row in rows:
         named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", row)
@@ -217,9 +228,9 @@ def test_tests_mirror_the_package():
 
 def test_make_says_how_to_get_python(tmp_path):
     command = ["make", f"VENV={tmp_path / 'venv'}", "PYTHON=", "demo"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode != 0
-    message = done.stderr.splitlines()[0]
+    process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert process.returncode != 0
+    message = process.stderr.splitlines()[0]
     assert message.startswith("supcon_tf needs Python 3.10 to 3.13")
     assert "install python3.11" in message
     assert not (tmp_path / "venv").exists()
@@ -239,6 +250,6 @@ def test_make_takes_the_versions_of_the_python(tmp_path, version, lock):
     python.write_text(f"#!/bin/sh\necho Python {version}\n")
     python.chmod(0o755)
     command = ["make", "-n", f"VENV={tmp_path}/v", f"PYTHON={python}", "demo"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert f"pip install --quiet -c {lock} " in done.stdout
-    assert f"{python} -m venv --clear {tmp_path}/v\n" in done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert f"pip install --quiet -c {lock} " in process.stdout
+    assert f"{python} -m venv --clear {tmp_path}/v\n" in process.stdout

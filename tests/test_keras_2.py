@@ -48,19 +48,19 @@ def encoder():
     return keras.Sequential([keras.layers.Conv2D(4, 3), keras.layers.Flatten()])
 
 
-def model(**parts):
-    made = {"projection_head": models.ProjectionHead(4, ()), **parts}
-    return models.SupConModel(encoder(), **made)
+def supcon_model(**parts):
+    arguments = {"projection_head": models.ProjectionHead(4, ()), **parts}
+    return models.SupConModel(encoder(), **arguments)
 
 
 def compiled(optimizer="sgd", loss=None, metrics=None):
-    made = model()
-    made.compile(optimizer, loss or losses.SupConLoss(), metrics)
-    return made
+    model = supcon_model()
+    model.compile(optimizer, loss or losses.SupConLoss(), metrics)
+    return model
 
 
-def fit(x=VIEWS, y=LABELS, **options):
-    return compiled().fit(x, y, verbose=0, **options)
+def fit(views=VIEWS, labels=LABELS, **options):
+    return compiled().fit(views, labels, verbose=0, **options)
 
 
 # An argument, and what is given something of Keras 3 as it.
@@ -78,8 +78,8 @@ GIVEN = {
         class_names=["a", "b"],
     ),
     "backbone": lambda: models.BackboneEncoder(keras_3.layers.Dense(2)),
-    "projection_head": lambda: model(projection_head=network_3()),
-    "classifier": lambda: model(classifier=keras_3.layers.Dense(2)),
+    "projection_head": lambda: supcon_model(projection_head=network_3()),
+    "classifier": lambda: supcon_model(classifier=keras_3.layers.Dense(2)),
     "optimizer": lambda: compiled(keras_3.optimizers.SGD(0.1)),
     "loss": lambda: compiled(loss=keras_3.losses.MeanSquaredError()),
     "metrics": lambda: compiled(metrics={"a": [keras_3.metrics.Mean()]}),
@@ -127,9 +127,9 @@ def test_a_function_of_the_tools_returns_a_model(tmp_path, monkeypatch):
 
 
 def in_keras_3(loss, metrics=(), **options):
-    made = keras_3.Sequential([keras_3.Input([6]), keras_3.layers.Dense(4)])
-    made.compile("sgd", loss, metrics=[*metrics], **options)
-    return made
+    model = keras_3.Sequential([keras_3.Input([6]), keras_3.layers.Dense(4)])
+    model.compile("sgd", loss, metrics=[*metrics], **options)
+    return model
 
 
 def called(name):
@@ -141,16 +141,16 @@ def called(name):
 def test_a_loss_in_keras_3_is_refused(labels, options):
     """It would leave out the weights of samples, and say nothing."""
     y = LABELS if labels == "integers" else np.eye(2)[LABELS]
-    made = in_keras_3(losses.SupConLoss(), **options)
-    line = one_line_of(lambda: made.fit(ROWS, y, verbose=0))
+    model = in_keras_3(losses.SupConLoss(), **options)
+    line = one_line_of(lambda: model.fit(ROWS, y, verbose=0))
     assert line.startswith(called("SupConLoss"))
     assert "take supcon_tf.keras_3.SupConLoss, the same" in line
 
 
 def test_a_loss_in_a_function_is_refused():
-    own = losses.SimCLRLoss()
-    made = in_keras_3(lambda y_true, y_pred: own(y_true, y_pred))
-    line = one_line_of(lambda: made.fit(ROWS, LABELS, verbose=0))
+    loss = losses.SimCLRLoss()
+    model = in_keras_3(lambda y_true, y_pred: loss(y_true, y_pred))
+    line = one_line_of(lambda: model.fit(ROWS, LABELS, verbose=0))
     assert line.startswith(called("SimCLRLoss"))
 
 
@@ -166,8 +166,8 @@ def test_every_loss_and_metric_looks_who_calls():
 def test_a_metric_in_keras_3_is_refused():
     """Its means would be taken for values of each sample."""
     for metric in losses.diagnostics():
-        made = in_keras_3("mse", [metric])
-        line = one_line_of(lambda made=made: made.fit(ROWS, ROWS[:, :4]))
+        model = in_keras_3("mse", [metric])
+        line = one_line_of(lambda model=model: model.fit(ROWS, ROWS[:, :4]))
         name = type(metric).__name__
         assert line.startswith(called(name))
         assert f"take supcon_tf.keras_3.{name}, the same" in line
@@ -221,7 +221,11 @@ def test_a_precision_of_keras_3_alone_is_told(float32_policy):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             compiled()
-        return [str(x.message) for x in caught if "policy of" in str(x.message)]
+        return [
+            str(warning.message)
+            for warning in caught
+            if "policy of" in str(warning.message)
+        ]
 
     assert told() == []
     before = keras_3.config.dtype_policy()

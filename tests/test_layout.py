@@ -93,8 +93,8 @@ def may_import(path: pathlib.Path) -> set[str]:
     """The rooms that a file may import, its own among them."""
     if path == PACKAGE / "__init__.py":
         return set()
-    own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    return BELOW[own] | {own}
+    room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    return BELOW[room] | {room}
 
 
 def test_every_room_has_its_rule():
@@ -109,7 +109,10 @@ def test_every_room_has_its_rule():
 def test_one_module_says_which_keras():
     """`tf.keras` is Keras 2 on one platform and Keras 3 on the other."""
     others = (ROOT / "benchmarks", ROOT / "tools", ROOT / "docs/tutorials")
-    for path in [*FILES, *(x for room in others for x in room.glob("*.*"))]:
+    for path in [
+        *FILES,
+        *(file for room in others for file in room.glob("*.*")),
+    ]:
         if path != PACKAGE / "keras_2.py":
             named = r"\b(tf|tensorflow)\.keras\b|TF_USE_LEGACY_KERAS"
             assert not re.search(named, path.read_text()), path
@@ -157,7 +160,9 @@ def test_a_wheel_carries_what_is_not_code():
     assert (PACKAGE / "flags").samefile(ROOT / "flags")
     files = {path for path in PACKAGE.rglob("*") if path.is_file()}
     files |= set((PACKAGE / "flags").rglob("*.flags"))
-    assert carried == {x for x in files if x.suffix not in (".py", ".pyc")}
+    assert carried == {
+        file for file in files if file.suffix not in (".py", ".pyc")
+    }
 
 
 def test_a_build_leaves_nothing_that_a_later_one_would_pack(tmp_path):
@@ -254,6 +259,6 @@ def test_slow_tests_keep_cases_that_exist(request):
             ids = cases.setdefault(item.nodeid.partition("[")[0], [set(), ()])
             ids[0].add(item.callspec.id)
             ids[1] = marker.kwargs["but"]
-    for test, (ids, kept) in cases.items():
+    for test, (ids, exceptions) in cases.items():
         if len(ids) > 1:  # not when a single case was asked for
-            assert {*kept} <= ids, test
+            assert {*exceptions} <= ids, test

@@ -50,8 +50,8 @@ def shown_by_cells(notebook, folder):
     code = [c.source for c in notebook.cells if c.cell_type == "code"]
     file = folder / "cells.json"
     file.write_text(json.dumps(code))
-    done = forks.run(_CELLS, str(file), cwd=folder)
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = forks.run(_CELLS, str(file), cwd=folder)
+    assert process.returncode == 0, process.stdout + process.stderr
     return json.loads(file.read_text())
 
 
@@ -230,14 +230,14 @@ if PACKAGE != "keras":  # Keras 3 is there too
 @pytest.mark.parametrize("name", TOYS)
 def test_a_tutorial_runs_small(name, image_folder, tmp_path):
     (tmp_path / "photos").symlink_to(image_folder)
-    replaced, pictures, pattern, (least, most) = TOYS[name]
+    replaced, pictures, pattern, (minimum, maximum) = TOYS[name]
     notebook = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
     for before, after in replaced.items():
         assert any(before in c.source for c in notebook.cells), before
         for cell in notebook.cells:
             cell.source = cell.source.replace(before, after)
     outputs = shown_by_cells(notebook, tmp_path)
-    shown = [o for o in outputs if "image/png" in o.get("data", {})]
-    assert len(shown) == pictures
+    figures = [o for o in outputs if "image/png" in o.get("data", {})]
+    assert len(figures) == pictures
     text = "".join(o.get("text", "") for o in outputs)
-    assert least <= float(re.search(pattern, text)[1]) <= most
+    assert minimum <= float(re.search(pattern, text)[1]) <= maximum

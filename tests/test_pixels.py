@@ -11,9 +11,9 @@ SIDE = 8
 RULE = "`images` must be uint8, or floats in 0..255"
 REFUSED = (ValueError, tf.errors.InvalidArgumentError)
 RANGES = {
-    "unit": lambda x: x / 255,
-    "symmetric": lambda x: x / 127.5 - 1,
-    "normalised": lambda x: (x / 255 - [0.485, 0.456, 0.406]) / 0.225,
+    "unit": lambda levels: levels / 255,
+    "symmetric": lambda levels: levels / 127.5 - 1,
+    "normalised": lambda levels: (levels / 255 - [0.485, 0.456, 0.406]) / 0.225,
 }
 
 
@@ -74,7 +74,7 @@ def test_a_call_is_refused(float32_policy, precision, form, count):
 def test_a_traced_call_is_refused(training):
     network = encoder()
     network.build((None, SIDE, SIDE, 3))
-    step = tf.function(lambda x: network(x, training=training))
+    step = tf.function(lambda batch: network(batch, training=training))
     with pytest.raises(tf.errors.InvalidArgumentError, match=RULE):
         step(scaled())
     step(images())
@@ -112,33 +112,37 @@ def test_bytes_cost_nothing():
 )
 def test_training_is_refused(kind, options):
     model = supcon_model(**kind, **options)
-    x, y = views(scaled())
-    dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(4)
-    for wrong in ((x, y), (tf.constant(x), y), (dataset,)):
+    inputs, labels = views(scaled())
+    dataset = tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(4)
+    for wrong in ((inputs, labels), (tf.constant(inputs), labels), (dataset,)):
         with pytest.raises(REFUSED, match=RULE):
             model.fit(*wrong, batch_size=8 if len(wrong) == 2 else None)
     # In the same model the right images train.
-    for right in (x * 255, (x * 255).astype(np.uint8)):
-        model.fit(right, y, batch_size=8, verbose=0)
-    history = model.fit(dataset.map(lambda x, y: (x * 255, y)), verbose=0)
+    for right in (inputs * 255, (inputs * 255).astype(np.uint8)):
+        model.fit(right, labels, batch_size=8, verbose=0)
+    history = model.fit(
+        dataset.map(lambda inputs, labels: (inputs * 255, labels)), verbose=0
+    )
     assert np.isfinite(history.history["loss"]).all()
 
 
 def test_every_entry_of_keras_is_refused():
-    network, x = encoder(), scaled()
-    dataset = tf.data.Dataset.from_tensor_slices(x).batch(1)
+    network, inputs = encoder(), scaled()
+    dataset = tf.data.Dataset.from_tensor_slices(inputs).batch(1)
     classifier = models.LinearClassifier(network, 2)
     classifier.compile("sgd", "sparse_categorical_crossentropy")
-    y = np.arange(8) % 2
+    labels = np.arange(8) % 2
     for call in (
-        lambda: network.predict(x, verbose=0),
-        lambda: network.predict(x[:1], verbose=0),
+        lambda: network.predict(inputs, verbose=0),
+        lambda: network.predict(inputs[:1], verbose=0),
         lambda: network.predict(dataset, verbose=0),
-        lambda: network.predict_on_batch(x),
-        lambda: classifier.fit(x, y, verbose=0),
-        lambda: classifier.evaluate(x, y, verbose=0),
-        lambda: classifier.train_on_batch(x, y),
-        lambda: classifier.fit(images(), y, validation_data=(x, y), verbose=0),
+        lambda: network.predict_on_batch(inputs),
+        lambda: classifier.fit(inputs, labels, verbose=0),
+        lambda: classifier.evaluate(inputs, labels, verbose=0),
+        lambda: classifier.train_on_batch(inputs, labels),
+        lambda: classifier.fit(
+            images(), labels, validation_data=(inputs, labels), verbose=0
+        ),
     ):
         with pytest.raises(REFUSED, match=RULE):
             call()
@@ -149,15 +153,19 @@ def test_every_entry_of_keras_is_refused():
 def test_replicas_are_refused(mirrored_strategy):
     with mirrored_strategy.scope():
         model = supcon_model()
-    x, y = views(scaled())
-    dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(8)
+    inputs, labels = views(scaled())
+    dataset = tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(8)
     with pytest.raises(REFUSED, match=RULE):
         model.fit(dataset, verbose=0)
-    model.fit(dataset.map(lambda x, y: (x * 255, y)), verbose=0)
+    model.fit(
+        dataset.map(lambda inputs, labels: (inputs * 255, labels)), verbose=0
+    )
     with mirrored_strategy.scope():
         network = models.as_encoder(dense())
         network.build((None, SIDE, SIDE, 3))
-    step = tf.function(lambda x: mirrored_strategy.run(network, args=(x,)))
+    step = tf.function(
+        lambda inputs: mirrored_strategy.run(network, args=(inputs,))
+    )
     step(images())
     with pytest.raises(REFUSED, match=RULE):
         step(scaled())
@@ -165,9 +173,9 @@ def test_replicas_are_refused(mirrored_strategy):
 
 def test_a_dataset_may_turn_black():
     """Once a batch was right, a black one ends no training."""
-    x = images()
-    x[4:] = scaled()[4:]
-    batches = tf.data.Dataset.from_tensor_slices((x, x)).batch(4)
+    inputs = images()
+    inputs[4:] = scaled()[4:]
+    batches = tf.data.Dataset.from_tensor_slices((inputs, inputs)).batch(4)
     checked = pixels.checked(batches)
     for (got, _), (expected, _) in zip(checked, batches, strict=True):
         np.testing.assert_array_equal(got, expected)
@@ -178,12 +186,12 @@ def test_a_dataset_may_turn_black():
 
 def test_who_normalises_images_is_left_alone():
     """Encoders that are told so, and networks with another input."""
-    x = scaled("normalised")
+    inputs = scaled("normalised")
     unit = encoder(image_mean=(0, 0, 0), image_std=(1 / 255,) * 3)
-    assert unit.predict(x, verbose=0).shape == (8, 26)
+    assert unit.predict(inputs, verbose=0).shape == (8, 26)
 
     plain = models.BackboneEncoder(dense(), preprocessing="none")
-    assert plain.predict(x, verbose=0).shape == (8, 4)
+    assert plain.predict(inputs, verbose=0).shape == (8, 4)
     rescales = keras.layers.Rescaling(1 / 255)
     normalises = keras.layers.Normalization(mean=[100] * 3, variance=[9] * 3)
     for options in (
@@ -193,7 +201,7 @@ def test_who_normalises_images_is_left_alone():
         {"backbone": dense(normalises), "preprocessing": "auto"},
     ):
         with pytest.raises(ValueError, match=RULE):
-            models.BackboneEncoder(**options)(x)
+            models.BackboneEncoder(**options)(inputs)
 
 
 def test_a_source_is_trusted():

@@ -33,9 +33,11 @@ def run(code, *arguments):
     )
 
 
-def errors(done):
+def errors(process):
     start = "supcon_tf.exceptions.MissingPackage: "
-    return [x for x in done.stderr.splitlines() if x.startswith(start)]
+    return [
+        line for line in process.stderr.splitlines() if line.startswith(start)
+    ]
 
 
 USERS = {
@@ -76,10 +78,12 @@ def test_two_kerases_stand_side_by_side(users, ours, is_first):
         pytest.skip("KerasHub is not installed")
     lines = [OURS[ours], USERS[users]]
     lines = lines[::-1] if is_first else lines
-    done = run("\n".join(["before = None", *lines, TRAINS]))
-    assert done.returncode == 0, done.stderr[-2000:]
-    theirs, own = done.stdout.split()
-    assert theirs.startswith("keras.") and own.startswith("tf_keras.")
+    process = run("\n".join(["before = None", *lines, TRAINS]))
+    assert process.returncode == 0, process.stderr[-2000:]
+    user_keras, package_keras = process.stdout.split()
+    assert user_keras.startswith("keras.") and package_keras.startswith(
+        "tf_keras."
+    )
 
 
 @pytest.mark.slow(but=["import transformers; transformers.TFPreTrainedModel"])
@@ -92,10 +96,10 @@ def test_two_kerases_stand_side_by_side(users, ours, is_first):
 )
 def test_who_asks_for_keras_2_has_it(sets):
     """By the variable, where tf-keras is not there too."""
-    done = run(f"{sets}\nbefore = '1'\n{TRAINS}")
-    assert done.returncode == 0, done.stderr[-2000:]
-    theirs, own = done.stdout.split()
-    assert theirs == own
+    process = run(f"{sets}\nbefore = '1'\n{TRAINS}")
+    assert process.returncode == 0, process.stderr[-2000:]
+    user_keras, package_keras = process.stdout.split()
+    assert user_keras == package_keras
 
 
 TOGETHER = """
@@ -149,18 +153,18 @@ print("together")
 
 @both_keras
 def test_keras_3_keras_hub_and_transformers_live_in_one_process(tmp_path):
-    done = run(TOGETHER, str(tmp_path))
-    assert done.stdout.endswith("together\n"), done.stderr[-2000:]
+    process = run(TOGETHER, str(tmp_path))
+    assert process.stdout.endswith("together\n"), process.stderr[-2000:]
 
 
 def test_transformers_without_tensorflow_is_named(tmp_path):
     """As sentence-transformers 6 needs it."""
     (tmp_path / "transformers.py").write_text("__version__ = '5.24.0'")
-    done = run(
+    process = run(
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
         "from supcon_tf import text; text.import_transformers()"
     )
-    (message,) = errors(done)
+    (message,) = errors(process)
     assert "must have transformers before 4.55" in message
     assert "got 5.24.0: pip install 'supcon_tf[text]' into an env" in message
 
@@ -168,8 +172,8 @@ def test_transformers_without_tensorflow_is_named(tmp_path):
 @both_keras
 def test_data_do_not_import_keras_2():
     rooms = "from supcon_tf import augment, data, measures"
-    done = run(f"{rooms}; import sys; print('tf_keras' in sys.modules)")
-    assert done.stdout.split() == ["False"], done.stderr[-2000:]
+    process = run(f"{rooms}; import sys; print('tf_keras' in sys.modules)")
+    assert process.stdout.split() == ["False"], process.stderr[-2000:]
 
 
 def test_keras_2_is_that_of_tensorflow_where_there_is_no_other():
@@ -188,16 +192,18 @@ def test_keras_2_is_that_of_tensorflow_where_there_is_no_other():
 @both_keras
 def test_a_missing_tf_keras_is_named():
     missing = "import sys; sys.modules['tf_keras'] = None"
-    done = run(f"{missing}\nfrom supcon_tf import models")
-    (message,) = errors(done)
+    process = run(f"{missing}\nfrom supcon_tf import models")
+    (message,) = errors(process)
     assert message.endswith("pip install tf-keras of the same release")
 
 
 @both_keras
 def test_the_doctor_tells_of_a_missing_tf_keras():
     missing = "import sys; sys.modules['tf_keras'] = None"
-    done = run(f"{missing}\nimport supcon_tf; supcon_tf.doctor.main()")
-    (line,) = [x for x in done.stdout.splitlines() if x.startswith("BAD")]
+    process = run(f"{missing}\nimport supcon_tf; supcon_tf.doctor.main()")
+    (line,) = [
+        line for line in process.stdout.splitlines() if line.startswith("BAD")
+    ]
     assert line.startswith("BAD Keras        supcon_tf needs Keras 2")
     assert line.endswith("pip install tf-keras of the same release")
 
@@ -217,10 +223,10 @@ def test_features_are_asked_for_and_not_versions():
             takers.append(path.relative_to(PACKAGE).as_posix())
         for node in ast.walk(tree):
             if isinstance(node, ast.Compare):
-                asked = ast.unparse(node)
+                comparison = ast.unparse(node)
                 # Of an older one even the safe reader runs code.
-                asked = asked.replace("torch.__version__", "")
-                assert "__version__" not in asked, path
+                comparison = comparison.replace("torch.__version__", "")
+                assert "__version__" not in comparison, path
     assert takers == ["optimizers/lamb.py"]
 
 
@@ -243,24 +249,24 @@ def test_the_doctor_knows_all_extras(monkeypatch, capsys):
     installed |= {"nbclient": None, "transformers": "5.1.0"}
 
     def installed_version(name):
-        found = installed[name] if name in installed else version(name)
-        if found is None:
+        release = installed[name] if name in installed else version(name)
+        if release is None:
             raise importlib.metadata.PackageNotFoundError(name)
-        return found
+        return release
 
     monkeypatch.setattr(importlib.metadata, "version", installed_version)
     doctor.main()
     lines = capsys.readouterr().out.splitlines()
-    (line,) = [x for x in lines if x.startswith("ok  extras ")]
-    here, absent = line.removeprefix("ok  extras").split("; not installed: ")
+    (line,) = [line for line in lines if line.startswith("ok  extras ")]
+    present, absent = line.removeprefix("ok  extras").split("; not installed: ")
     assert {*re.findall(r"\w+", re.sub(r"\(.*?\)", "", line))} >= extras
-    assert "serving" in here and "text" in here
+    assert "serving" in present and "text" in present
     assert "notebook (without nbclient)" in absent
     assert "torch (without torchvision)" in absent
     assert "dev (without nbclient)" in absent
-    wrong = [x for x in lines if x.startswith("BAD extras ")]
+    wrong = [line for line in lines if line.startswith("BAD extras ")]
     told = "text, transformers is 5.1.0: pip install 'transformers<4.55,>=4.50'"
-    assert [x.partition(" of ")[2] for x in wrong] == [told]
+    assert [line.partition(" of ")[2] for line in wrong] == [told]
 
 
 def test_the_doctor_needs_neither_an_installation_nor_tensorflow(monkeypatch):
@@ -277,9 +283,9 @@ def test_the_doctor_needs_neither_an_installation_nor_tensorflow(monkeypatch):
         "sys.argv = ['supcon', 'doctor']\n"
         "from supcon_tf.cli import commands; commands.main()"
     )
-    done = run(hidden)
-    assert done.returncode == 1 and not done.stderr
-    _, packages, tensorflow = done.stdout.splitlines()
+    process = run(hidden)
+    assert process.returncode == 1 and not process.stderr
+    _, packages, tensorflow = process.stdout.splitlines()
     assert packages.startswith("ok  packages     not known: pip install -e .")
     assert tensorflow.startswith("BAD TensorFlow   is missing: pip install")
 
@@ -297,7 +303,11 @@ def test_the_doctor_names_each_trap(monkeypatch, capsys):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     assert doctor.main() == 4
-    bad = [x for x in capsys.readouterr().out.splitlines() if x[:3] == "BAD"]
+    bad = [
+        line
+        for line in capsys.readouterr().out.splitlines()
+        if line[:3] == "BAD"
+    ]
     for line, text in zip(
         bad,
         (

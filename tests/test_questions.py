@@ -52,8 +52,8 @@ def test_an_answer_is_short_and_proved(question):
 @pytest.mark.parametrize("name", WITH_PYTHON)
 def test_the_python_of_a_page_runs(name, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", WITH_PYTHON[name], re.DOTALL)
-    done = forks.run("\n".join(blocks), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
+    process = forks.run("\n".join(blocks), cwd=tmp_path)
+    assert process.returncode == 0, process.stderr[-2000:]
 
 
 # What wants Keras 3 is marked as py.
@@ -65,13 +65,13 @@ def test_the_python_of_keras_3_stands_apart():
     assert block.startswith("import keras\nfrom supcon_tf import data, keras_3")
     for page in PAGES.values():
         others = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-        assert not any("keras_3" in x for x in others)
+        assert not any("keras_3" in code for code in others)
 
 
 @pytest.mark.skipif(PACKAGE == "keras", reason="Keras 2 alone is installed")
 def test_the_python_of_keras_3_runs(tmp_path):
-    done = forks.run("\n".join(OF_KERAS_3), cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
+    process = forks.run("\n".join(OF_KERAS_3), cwd=tmp_path)
+    assert process.returncode == 0, process.stderr[-2000:]
     assert (tmp_path / "mine.keras").is_file()
 
 
@@ -81,7 +81,9 @@ def test_the_table_of_chance_levels():
         re.findall(r"[\d.]+", re.search(rf"^\| {name} \|.*", table, re.M)[0])
         for name in ("`--batch_size`", "logarithm", "printed[^|]*")
     )
-    for batch, level, shown in zip(batches, plain, printed[1:], strict=True):
+    for batch, level, printed_level in zip(
+        batches, plain, printed[1:], strict=True
+    ):
         contrasts = 2 * int(batch) - 1
         assert level == f"{losses.chance_loss(contrasts, 1.0):.4f}"
-        assert shown == f"{losses.chance_loss(contrasts, 0.1):.4f}"
+        assert printed_level == f"{losses.chance_loss(contrasts, 0.1):.4f}"

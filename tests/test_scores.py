@@ -30,7 +30,9 @@ TABLES = {
 
 
 def test_a_table_goes_by_classifier_and_measure():
-    paths = " ".join(x.path for x in scores.table("one", recalls=(1, 5)))
+    paths = " ".join(
+        score.path for score in scores.table("one", recalls=(1, 5))
+    )
     assert paths.startswith("linear.top_1 linear.top_5 linear.ece pretrained")
     assert (
         "knn.top_1 prototype.top_1 retrieval.recall_at.1 retrieval.recall_at.5 "
@@ -82,9 +84,9 @@ def test_intervals_are_wilsons(share, count, low, high):
 
 
 def test_the_classifier_of_a_fine_tuning_is_a_linear_one():
-    own = {"pretrained": {"top_1": 0.5}, "corruptions": {"pretrained": {}}}
+    results = {"pretrained": {"top_1": 0.5}, "corruptions": {"pretrained": {}}}
     expected = {"linear": {"top_1": 0.5}, "corruptions": {"linear": {}}}
-    assert scores.linear_results(own) == expected
+    assert scores.linear_results(results) == expected
     # Beside a linear stage it has a name of its own.
-    both = own | {"linear": {"top_1": 0.6}}
-    assert scores.linear_results(both) == both
+    union = results | {"linear": {"top_1": 0.6}}
+    assert scores.linear_results(union) == union

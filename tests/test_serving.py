@@ -45,13 +45,13 @@ def test_batching_parameters_fit_each_other():
         tf_serving.parse_config("batching.config", "max_batch { value: 1 }")
 
 
-def one(kind):
+def manifest_document(kind):
     (document,) = [d for d in MANIFEST if d["kind"] == kind]
     return document
 
 
 def container():
-    (pod,) = manifests.pod_specs(one("Deployment"))
+    (pod,) = manifests.pod_specs(manifest_document("Deployment"))
     (only,) = pod["containers"]
     return pod, only
 
@@ -67,22 +67,30 @@ def test_the_manifest_is_valid(version):
     for document in MANIFEST:
         kubernetes_validate.validate(document, version, strict=True)
         assert document["metadata"] == {"name": "supcon-serving"}
-    broken = json.loads(json.dumps(one("Deployment")))
+    broken = json.loads(json.dumps(manifest_document("Deployment")))
     broken["spec"]["template"]["spec"]["containers"][0]["volumeMount"] = []
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(broken, version, strict=True)
 
 
 def test_every_reference_of_the_manifest_is_to_something_there():
-    labels = one("Deployment")["spec"]["template"]["metadata"]["labels"]
+    labels = manifest_document("Deployment")["spec"]["template"]["metadata"][
+        "labels"
+    ]
     for kind in ("Deployment", "PodDisruptionBudget"):
-        assert one(kind)["spec"]["selector"]["matchLabels"] == labels
-    assert one("Service")["spec"]["selector"] == labels
-    target = one("HorizontalPodAutoscaler")["spec"]["scaleTargetRef"]
+        assert (
+            manifest_document(kind)["spec"]["selector"]["matchLabels"] == labels
+        )
+    assert manifest_document("Service")["spec"]["selector"] == labels
+    target = manifest_document("HorizontalPodAutoscaler")["spec"][
+        "scaleTargetRef"
+    ]
     for key in ("apiVersion", "kind"):
-        assert target[key] == one("Deployment")[key]
-    assert target["name"] == one("Deployment")["metadata"]["name"]
-    assert "replicas" not in one("Deployment")["spec"]  # two would set them
+        assert target[key] == manifest_document("Deployment")[key]
+    assert target["name"] == manifest_document("Deployment")["metadata"]["name"]
+    assert (
+        "replicas" not in manifest_document("Deployment")["spec"]
+    )  # two would set them
 
 
 def test_ports_are_those_of_the_server_its_probes_and_its_service():
@@ -93,16 +101,20 @@ def test_ports_are_those_of_the_server_its_probes_and_its_service():
         "grpc": int(flags["port"]),
         "rest": int(flags["rest_api_port"]),
     }
-    for port in one("Service")["spec"]["ports"]:
+    for port in manifest_document("Service")["spec"]["ports"]:
         assert port["name"] == port["targetPort"]
         assert port["port"] == ports[port["targetPort"]]
     for probe in ("startupProbe", "readinessProbe"):
-        asked = server[probe]["httpGet"]
-        _, _, kind, model, rest = asked["path"].split("/")
-        assert (kind, rest, asked["port"]) == ("models", "metadata", "rest")
+        request = server[probe]["httpGet"]
+        _, _, kind, model, endpoint = request["path"].split("/")
+        assert (kind, endpoint, request["port"]) == (
+            "models",
+            "metadata",
+            "rest",
+        )
         assert model in tf_serving.served_models()
     assert server["livenessProbe"]["tcpSocket"]["port"] in ports
-    template = one("Deployment")["spec"]["template"]["metadata"]
+    template = manifest_document("Deployment")["spec"]["template"]["metadata"]
     assert template["annotations"] == {
         "prometheus.io/scrape": "true",
         "prometheus.io/port": flags["rest_api_port"],
@@ -118,18 +130,18 @@ def test_the_server_finds_its_models_and_configurations():
     volumes = {v.pop("name"): v for v in json.loads(json.dumps(pod["volumes"]))}
     assert sorted(mounts.values()) == sorted(volumes)
     config_map = volumes[mounts["/config"]]["configMap"]["name"]
-    assert config_map == one("ConfigMap")["metadata"]["name"]
+    assert config_map == manifest_document("ConfigMap")["metadata"]["name"]
     flags = server_flags()
     named = {v for n, v in flags.items() if n.endswith("_file")}
-    texts = one("ConfigMap")["data"]
+    texts = manifest_document("ConfigMap")["data"]
     assert named == {f"/config/{key}" for key in texts}
     for name, text in texts.items():
         assert tf_serving.parse_config(name, text) == tf_serving.parse_config(
             name
         )
     for model in tf_serving.served_models().values():
-        place = volumes[mounts[str(pathlib.Path(model.base_path).parent)]]
-        assert place["persistentVolumeClaim"]["readOnly"]
+        volume = volumes[mounts[str(pathlib.Path(model.base_path).parent)]]
+        assert volume["persistentVolumeClaim"]["readOnly"]
     # Threads are the CPUs that are asked for.
     cpus = str(server["resources"]["requests"]["cpu"])
     for which in ("intra", "inter"):

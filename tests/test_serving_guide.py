@@ -86,8 +86,8 @@ def test_an_export_has_the_documented_signatures():
 
 
 def test_docker_finds_models_and_configurations():
-    for _, run, *rest in lines("docker"):
-        options, image, flags = split_docker(rest)
+    for _, run, *arguments in lines("docker"):
+        options, image, flags = split_docker(arguments)
         assert (run, image) == ("run", tf_serving.IMAGE)
         assert {"--rm", "--init"} <= set(options)
         published = [v for o, v in options.items() for v in v if o == "-p"]
@@ -103,9 +103,9 @@ def test_docker_finds_models_and_configurations():
         flags = tf_serving.flags_of(flags)
         for name, value in flags.items():
             if name.endswith("_file"):
-                place = pathlib.PurePath(value)
-                folder = tf_serving.ROOT / mounts[str(place.parent)]
-                assert (folder / place.name).exists()
+                path = pathlib.PurePath(value)
+                folder = tf_serving.ROOT / mounts[str(path.parent)]
+                assert (folder / path.name).exists()
         names = [v.removeprefix("MODEL_NAME=") for v in options.get("-e", [])]
         if "model_config_file" in flags:
             assert not names
@@ -116,13 +116,13 @@ def test_docker_finds_models_and_configurations():
 
 def split_docker(arguments):
     """Options with their values, image, what follows it."""
-    options, rest = {}, list(arguments)
-    while rest[0].startswith("-"):
-        option = rest.pop(0)
+    options, words = {}, list(arguments)
+    while words[0].startswith("-"):
+        option = words.pop(0)
         values = options.setdefault(option, [])
         if not option.startswith("--"):
-            values.append(rest.pop(0))
-    return options, rest[0], rest[1:]
+            values.append(words.pop(0))
+    return options, words[0], words[1:]
 
 
 def test_curl_asks_for_what_the_server_has():
