@@ -128,9 +128,9 @@ def test_every_optimizer_gets_its_settings(name, capsys):
     settings = linear(optimizer=name, weight_decay=0.01, **fields)
     optimizer = builders.optimizer(settings, EPOCH_STEPS)
     assert type(optimizer) is kind
-    made = optimizer.get_config()
-    assert {key: made[key] for key in numbers} == numbers
-    assert made["learning_rate"]["config"] == {
+    optimizer_config = optimizer.get_config()
+    assert {key: optimizer_config[key] for key in numbers} == numbers
+    assert optimizer_config["learning_rate"]["config"] == {
         "peak": 10.0,
         "warmup_steps": 0,
         "total_steps": 1000,
@@ -155,7 +155,9 @@ def test_clipping_is_by_the_norm_over_all_weights():
         gradients = [tf.constant([0.0, 3.0]), tf.constant([[4.0]])]
         optimizer.apply_gradients(zip(gradients, weights, strict=True))
         moved.append([weights[0][1].numpy(), weights[1][0, 0].numpy()])
-    assert moved[1] == pytest.approx([x / 10 for x in moved[0]], rel=1e-5)
+    assert moved[1] == pytest.approx(
+        [weight / 10 for weight in moved[0]], rel=1e-5
+    )
     assert moved[0][0] != 0
 
 

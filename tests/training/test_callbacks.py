@@ -69,10 +69,10 @@ def test_a_run_warns_once_where_it_collapses(
     tiny_settings, capsys, monkeypatch
 ):
     """A head of equal weights gives all views the same projection."""
-    made = builders.model
+    model_builder = builders.model
 
     def collapsed(settings, num_classes):
-        model = made(settings, num_classes)
+        model = model_builder(settings, num_classes)
         for weight in model.projection_head.trainable_weights:
             weight.assign(tf.ones_like(weight))
         return model
@@ -143,13 +143,13 @@ def test_metrics_are_json_and_go_on_where_the_run_does(tmp_path):
 
 def test_a_loss_that_is_not_finite_is_named_with_its_step():
     """The fifth batch is bad, in the second epoch of three steps."""
-    x = np.ones([18, 2], np.float32)
-    x[9] = np.nan
+    inputs = np.ones([18, 2], np.float32)
+    inputs[9] = np.nan
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile(training.SGD(0.1), "mse")
     with pytest.raises(FloatingPointError) as error:
         model.fit(
-            tf.data.Dataset.from_tensor_slices((x, np.ones(18))).batch(2),
+            tf.data.Dataset.from_tensor_slices((inputs, np.ones(18))).batch(2),
             epochs=3,
             steps_per_epoch=3,
             verbose=0,

@@ -24,7 +24,7 @@ def source(sizes=SIZES, names=None):
     return data.from_arrays(images, labels, names)
 
 
-def of_several_labels():
+def multilabel_source():
     """Some have none; of several, jaccard weighs."""
     rng = np.random.default_rng(0)
     labels = rng.random([160, 4]) < [0.4, 0.2, 0.1, 0.05]
@@ -70,10 +70,10 @@ def measured(settings, images, parts=1):
     mean = tf.function(lambda labels, z: tf.reduce_mean(loss(labels, z)))
     means = []
     for labels in batches(images, settings):
-        for own in np.split(labels, parts):
-            z = tf.ones([len(own), settings.num_views, 2])
+        for part in np.split(labels, parts):
+            z = tf.ones([len(part), settings.num_views, 2])
             if model is None or int(queue.filled) == queue.size:
-                means.append(float(mean(own, z)))
+                means.append(float(mean(part, z)))
         if model is not None:
             rows = np.repeat(labels, settings.num_views, axis=0)
             queue.enqueue(np.full([len(rows), 2], 0.5**0.5), rows)
@@ -147,9 +147,11 @@ def test_a_replica_may_contrast_its_own_part(denominator, per_class):
     options = {"denominator": denominator, "images_per_class": per_class}
     alone = settings_of(**options, cross_replica=False)
     level = assert_level(alone, source(), replicas=2, parts=2)
-    whole = settings_of(**options)
-    assert chance.level(whole, 2, source()) > level + 0.01
-    assert chance.level(whole, 2, source()) == chance.level(whole, 1, source())
+    settings = settings_of(**options)
+    assert chance.level(settings, 2, source()) > level + 0.01
+    assert chance.level(settings, 2, source()) == chance.level(
+        settings, 1, source()
+    )
 
 
 def test_replicas_have_the_level(mirrored_strategy):
@@ -165,7 +167,7 @@ def test_replicas_have_the_level(mirrored_strategy):
         def step(labels, loss=loss):
             z = tf.ones([BATCH // 2, 2, 2])
             values = mirrored_strategy.run(
-                lambda own: tf.reduce_mean(loss(own, z)), args=(labels,)
+                lambda part: tf.reduce_mean(loss(part, z)), args=(labels,)
             )
             return mirrored_strategy.reduce("MEAN", values, axis=None)
 
@@ -204,7 +206,7 @@ def test_replicas_have_the_level(mirrored_strategy):
 )
 def test_images_of_several_labels_have_it(positives, options):
     settings = settings_of(multi_label=True, positives=positives, **options)
-    assert_level(settings, of_several_labels())
+    assert_level(settings, multilabel_source())
 
 
 @pytest.mark.parametrize("kind", ["soft", "cosine"])

@@ -194,7 +194,7 @@ def counts(names):
 def checkpoint_names(prefix):
     suffix = "/.ATTRIBUTES/VARIABLE_VALUE"
     names = [name for name, _ in tf.train.list_variables(prefix)]
-    return [x.removesuffix(suffix) for x in names if x.endswith(suffix)]
+    return [key.removesuffix(suffix) for key in names if key.endswith(suffix)]
 
 
 def test_variables_of_a_run_have_the_names_they_always_had(finished_run):
@@ -209,12 +209,12 @@ def test_variables_of_a_resnet_have_the_names_they_always_had(tmp_path):
     encoder.build((None, 32, 32, 3))
     tf.train.Checkpoint(encoder=encoder).write(str(tmp_path / "variables"))
     names = checkpoint_names(str(tmp_path / "variables"))
-    assert counts(x.removeprefix("encoder/") for x in names) == RESNET
+    assert counts(name.removeprefix("encoder/") for name in names) == RESNET
     encoder.save(tmp_path / "encoder.keras")
     with zipfile.ZipFile(tmp_path / "encoder.keras") as archive:
         contents = io.BytesIO(archive.read("model.weights.h5"))
     items = []
     with h5py.File(contents) as file:
         file.visititems(lambda *named: items.append(named))
-        names = [x for x, item in items if isinstance(item, h5py.Dataset)]
+        names = [name for name, item in items if isinstance(item, h5py.Dataset)]
     assert counts(names) == RESNET_IN_KERAS_FILE

@@ -70,13 +70,13 @@ def test_every_shape_of_the_step_is_static():
     step = tf.function(lambda *batch: model.train_step(batch))
     spec = batches().element_spec
     assert spec[0].shape == [16, 2, 16, 16, 3] and spec[1].shape == [16]
-    found = list(operations(step.get_concrete_function(*spec).graph))
-    assert len(found) > 500
+    step_operations = list(operations(step.get_concrete_function(*spec).graph))
+    assert len(step_operations) > 500
     # Private scratch space of the kernel, and its gradient.
     scratch = ("FusedBatchNormV3", "ZerosLike")
     dynamic = [
         operation.name
-        for operation in found
+        for operation in step_operations
         for output in operation.outputs
         if not output.shape.is_fully_defined()
         and output.dtype not in (tf.resource, tf.variant)

@@ -74,15 +74,15 @@ def test_precision_and_seed_are_set(float32_policy):
 
 
 def test_one_worker_gets_its_batches_as_they_are(mirrored_strategy):
-    whole = tf.data.Dataset.range(4)
-    asked = []
+    batches = tf.data.Dataset.range(4)
+    shards = []
 
     def make(shard):
-        asked.append(shard)
-        return whole
+        shards.append(shard)
+        return batches
 
-    assert devices.distributed(mirrored_strategy, make) is whole
-    assert asked == [(0, 1)]
+    assert devices.distributed(mirrored_strategy, make) is batches
+    assert shards == [(0, 1)]
     devices.wait_for_all(mirrored_strategy)
 
 

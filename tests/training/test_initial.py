@@ -12,8 +12,8 @@ def source(finished_run):
     return runs.Run.open(finished_run.path)
 
 
-def assert_equal(one, other):
-    for a, b in zip(one.weights, other.weights, strict=True):
+def assert_equal(layer, other):
+    for a, b in zip(layer.weights, other.weights, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -30,11 +30,11 @@ def test_the_encoder_of_a_run_starts_another(source, tiny_settings, tmp_path):
         width=1.0,
     )
     training.pretrain(settings)
-    made = runs.Run.open(tmp_path / "run")
-    assert made.settings.architecture == source.settings.architecture
-    assert made.settings.width == source.settings.width
-    assert len(made.class_names) == 10
-    assert_equal(made.encoder, source.encoder)
+    run = runs.Run.open(tmp_path / "run")
+    assert run.settings.architecture == source.settings.architecture
+    assert run.settings.width == source.settings.width
+    assert len(run.class_names) == 10
+    assert_equal(run.encoder, source.encoder)
     weights = str(tmp_path / "encoder.weights.h5")
     training.load_encoder(source.files.path).save_weights(weights)
     training.pretrain(tiny_settings(tmp_path / "b", epochs=0, weights=weights))
@@ -60,7 +60,9 @@ def test_the_head_comes_too_and_what_was_begun_goes_on(
         training.load_encoder(tmp_path / name) for name in ("first", "second")
     )
     assert_equal(before.stack.convs[0], after.stack.convs[0])
-    old, new = (x.stack.convs[2].conv.kernel for x in (before, after))
+    old, new = (
+        encoder.stack.convs[2].conv.kernel for encoder in (before, after)
+    )
     assert 0 < np.abs(old - new).max() < 0.1
     (tmp_path / "first").rename(moved)
     # What it was started from is needed no more.

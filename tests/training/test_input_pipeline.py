@@ -24,7 +24,7 @@ _RAND = {
 
 
 @pytest.mark.parametrize(
-    "name, made, settings",
+    "name, kind, settings",
     [
         ("autoaugment", augment.AutoAugment, _AUTO),
         ("randaugment", augment.RandAugment, _RAND),
@@ -32,13 +32,13 @@ _RAND = {
         ("stacked_randaugment", augment.StackedRandAugment, _RAND | _SIM),
     ],
 )
-def test_augmentation_takes_all_its_flags(name, made, settings):
-    flags = {flag: x for flag, (_, x) in (_AUTO | _RAND | _SIM).items()}
+def test_augmentation_takes_all_its_flags(name, kind, settings):
+    flags = {flag: value for flag, (_, value) in (_AUTO | _RAND | _SIM).items()}
     policy = input_pipeline.augmentation(
         config.AugmentationSettings("unused", augmentation=name, **flags)
     )
-    assert type(policy) is made
-    assert policy.get_config() == made().get_config() | dict(settings.values())
+    assert type(policy) is kind
+    assert policy.get_config() == kind().get_config() | dict(settings.values())
 
 
 def test_policies_have_the_papers_defaults_and_flags_milder_ones():
@@ -55,8 +55,8 @@ def test_policies_have_the_papers_defaults_and_flags_milder_ones():
         settings = config.AugmentationSettings(
             run_dir="-", augmentation=name, **paper
         )
-        made = input_pipeline.augmentation(settings)
-        assert made.get_config() == policy.get_config()
+        augmentation = input_pipeline.augmentation(settings)
+        assert augmentation.get_config() == policy.get_config()
     none = config.AugmentationSettings(run_dir="-", augmentation="identity")
     assert input_pipeline.augmentation(none) is None
 
@@ -73,7 +73,7 @@ def test_bad_flags_are_refused(flags, message):
         config.AugmentationSettings(run_dir="-", **flags)
 
 
-def of_digits(split="train", **options):
+def digits_source(split="train", **options):
     settings = config.PretrainSettings("x", dataset="digits", **options)
     return input_pipeline.source(settings, split)
 
@@ -85,22 +85,22 @@ def pixels(source):
 
 def test_a_part_of_the_training_images_is_drawn():
     """The same by each name, and by the draw; those of the test stay."""
-    sizes = np.bincount(of_digits().labels)
-    few = of_digits(images_per_label=7, draw=3)
-    assert (np.bincount(few.labels) == 7).all()
-    share = of_digits(train_fraction=0.25)
+    sizes = np.bincount(digits_source().labels)
+    subset = digits_source(images_per_label=7, draw=3)
+    assert (np.bincount(subset.labels) == 7).all()
+    share = digits_source(train_fraction=0.25)
     assert (np.bincount(share.labels) == np.round(sizes / 4)).all()
-    images = pixels(few)
-    assert {*pixels(of_digits())}.issuperset(images)
-    assert pixels(of_digits(images_per_label=7, draw=3)) == images
-    assert pixels(of_digits(images_per_label=7, draw=4)) != images
-    assert of_digits("test", images_per_label=7).num_examples == 360
-    assert of_digits(train_fraction=1).num_examples == sizes.sum()
+    images = pixels(subset)
+    assert {*pixels(digits_source())}.issuperset(images)
+    assert pixels(digits_source(images_per_label=7, draw=3)) == images
+    assert pixels(digits_source(images_per_label=7, draw=4)) != images
+    assert digits_source("test", images_per_label=7).num_examples == 360
+    assert digits_source(train_fraction=1).num_examples == sizes.sum()
 
 
 def test_more_images_than_there_are_cannot_be_drawn():
     with pytest.raises(ValueError, match="--images_per_label must be at most"):
-        of_digits(images_per_label=500)
+        digits_source(images_per_label=500)
 
 
 def test_mixing_is_a_function_of_seed_and_step(tiny_settings):
@@ -110,15 +110,15 @@ def test_mixing_is_a_function_of_seed_and_step(tiny_settings):
     mix = input_pipeline.mixing(settings, 3)
 
     def batches(count, settings=settings, **options):
-        made = input_pipeline.views(settings, images, 16, 2, mix, **options)
-        assert made.cardinality() == tf.data.INFINITE_CARDINALITY
-        return list(made.take(count).as_numpy_iterator())
+        dataset = input_pipeline.views(settings, images, 16, 2, mix, **options)
+        assert dataset.cardinality() == tf.data.INFINITE_CARDINALITY
+        return list(dataset.take(count).as_numpy_iterator())
 
-    whole = batches(5)
-    later = batches(1, start_step=4)[0]
-    np.testing.assert_array_equal(later[0], whole[4][0])
-    np.testing.assert_array_equal(later[1], whole[4][1])
-    weights = [soft.max(axis=1) for _, soft in whole]
+    sequence = batches(5)
+    batch = batches(1, start_step=4)[0]
+    np.testing.assert_array_equal(batch[0], sequence[4][0])
+    np.testing.assert_array_equal(batch[1], sequence[4][1])
+    weights = [soft.max(axis=1) for _, soft in sequence]
     assert len({tuple(weight) for weight in weights}) == 5
     other = batches(1, dataclasses.replace(settings, seed=1))[0]
     assert (other[1].max(axis=1) != weights[0]).any()

@@ -126,6 +126,6 @@ def test_the_default_batch_of_texts_fits(texts, options, replicas, expected):
     )
     resolved = jobs.resolved(settings, blank(texts, 3), replicas)
     assert resolved.batch_size == expected
-    given = dataclasses.replace(settings, batch_size=12)
-    given = jobs.resolved(given, blank(texts, 3))
-    assert given.batch_size == 12
+    explicit_settings = dataclasses.replace(settings, batch_size=12)
+    explicit_settings = jobs.resolved(explicit_settings, blank(texts, 3))
+    assert explicit_settings.batch_size == 12

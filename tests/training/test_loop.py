@@ -30,12 +30,12 @@ def start_two(run_dir, **options):
     ]
 
 
-def wait_for_step(run_dir, step, both):
-    processes.wait_until(lambda: processes.last_step(run_dir) >= step, both)
+def wait_for_step(run_dir, step, pair):
+    processes.wait_until(lambda: processes.last_step(run_dir) >= step, pair)
 
 
 def losses(run_dir):
-    return [x["loss"] for x in run_files.RunDirectory(run_dir).metrics()]
+    return [line["loss"] for line in run_files.RunDirectory(run_dir).metrics()]
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +50,12 @@ def test_two_workers_stop_together_and_end_like_one_device(
 ):
     """SIGTERM to one of them: both save the same step, and go on from it."""
     run_dir = tmp_path / "run"
-    both = start_two(run_dir, signalled=(signal.SIGTERM, 2), fresh=True)
-    outputs = [processes.end(one, preemption.EXIT_CODE) for one in both]
+    pair = start_two(run_dir, signalled=(signal.SIGTERM, 2), fresh=True)
+    outputs = [processes.end(process, preemption.EXIT_CODE) for process in pair]
     assert processes.last_step(run_dir) == 5  # after it wrote that of step 4
     saved = "preempted    saved at step 5;"
     assert all(saved in output for output in outputs)
-    for output in [processes.end(one) for one in start_two(run_dir)]:
+    for output in [processes.end(process) for process in start_two(run_dir)]:
         assert "resumed      " in output and "2 worker(s)" in output
     assert processes.last_step(run_dir) == 22
     assert processes.last_step(one_device) == 22
@@ -68,14 +68,14 @@ def test_a_worker_that_is_lost_ends_the_other_to_be_started_again(
 ):
     run_dir = tmp_path / "run"
     for killed in (1, 0):
-        both = start_two(run_dir)
-        wait_for_step(run_dir, processes.last_step(run_dir) + 4, both)
-        both[killed].send_signal(signal.SIGKILL)
-        output = processes.end(both[1 - killed], preemption.EXIT_CODE)
+        pair = start_two(run_dir)
+        wait_for_step(run_dir, processes.last_step(run_dir) + 4, pair)
+        pair[killed].send_signal(signal.SIGKILL)
+        output = processes.end(pair[1 - killed], preemption.EXIT_CODE)
         assert "lost         another worker" in output
-        both[killed].communicate()
-    for one in start_two(run_dir):
-        processes.end(one)
+        pair[killed].communicate()
+    for process in start_two(run_dir):
+        processes.end(process)
     assert losses(run_dir) == pytest.approx(losses(one_device), rel=1e-3)
 
 

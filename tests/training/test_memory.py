@@ -37,8 +37,8 @@ def test_what_does_not_fit_is_said_with_the_flag_that_helps(
     size = {"image_size": 32, "batch_size": 256, "width": 0.125}
 
     def warning(share, **overrides):
-        there = share and share * needed
-        monkeypatch.setattr(memory, "available_bytes", lambda: there)
+        capacity = share and share * needed
+        monkeypatch.setattr(memory, "available_bytes", lambda: capacity)
         return memory.warning(tiny_settings(**size, **overrides), encoder)
 
     assert warning(None) is warning(2.0) is None

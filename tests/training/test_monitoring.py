@@ -61,8 +61,8 @@ def views():
 def clock(monkeypatch):
     """One that goes on by itself: a step is drawn, an epoch takes a second."""
     ticks = itertools.count(1000.0, 0.06)
-    made = types.SimpleNamespace(perf_counter=lambda: next(ticks))
-    monkeypatch.setattr(progress, "time", made)
+    time_module = types.SimpleNamespace(perf_counter=lambda: next(ticks))
+    monkeypatch.setattr(progress, "time", time_module)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def fit(model, run, settings, start_epoch=0):
     """Two epochs of `STEPS` steps."""
     wait = progress.DataWait()
     start = checkpoints.Progress(start_epoch * STEPS, STEPS)
-    made = loop.make_callbacks(
+    callback_list = loop.make_callbacks(
         job_of(settings, run),
         start,
         wait=wait,
@@ -93,7 +93,7 @@ def fit(model, run, settings, start_epoch=0):
         epochs=start_epoch + 2,
         steps_per_epoch=STEPS,
         verbose=progress.verbosity(),
-        callbacks=made,
+        callbacks=callback_list,
     )
 
 
@@ -102,9 +102,9 @@ def scalars(run):
     curves = {}
     for file in run.tensorboard.glob("train/events.*"):
         for event in tf.compat.v1.train.summary_iterator(str(file)):
-            for x in event.summary.value:
-                point = event.step, float(tf.make_ndarray(x.tensor))
-                curves.setdefault(x.tag, []).append(point)
+            for value in event.summary.value:
+                point = event.step, float(tf.make_ndarray(value.tensor))
+                curves.setdefault(value.tag, []).append(point)
     return curves
 
 
@@ -115,8 +115,8 @@ def assert_same_curves(run, epochs):
     curves = scalars(run)
     assert set(AT_THE_END) < curves.keys()
     for name, points in curves.items():
-        known = [x for x in figures if x.get(name) is not None]
-        expected = [(x["epoch"], x[name]) for x in known]
+        records = [record for record in figures if record.get(name) is not None]
+        expected = [(record["epoch"], record[name]) for record in records]
         np.testing.assert_allclose(points, expected, rtol=1e-6)
     even = [(epoch, 0.875) for epoch in epochs if epoch % 2 == 0]
     assert curves["knn_accuracy"] == even
@@ -181,16 +181,18 @@ def test_only_the_chief_writes(
 def test_a_stage_gets_what_it_has_figures_for(tiny_settings, tmp_path):
     run = run_files.RunDirectory(tmp_path)
 
-    def made(settings, steps):
+    def callbacks_by_kind(settings, steps):
         start = checkpoints.Progress(0, steps)
-        made = loop.make_callbacks(job_of(settings, run), start)
-        return {type(callback): callback for callback in made}
+        callback_list = loop.make_callbacks(job_of(settings, run), start)
+        return {type(callback): callback for callback in callback_list}
 
-    kinds = made(config.LinearSettings(str(tmp_path), batch_size=8), 1)
+    kinds = callbacks_by_kind(
+        config.LinearSettings(str(tmp_path), batch_size=8), 1
+    )
     assert kinds.keys() >= {callbacks.StopOnNonFiniteLoss, progress.Figures}
     warnings = {callbacks.CollapseWarning, callbacks.InputBoundWarning}
     assert not kinds.keys() & warnings
     # Two epochs past the warm-up.
     for steps, wait in ((1000, 3500), (3, 100)):
-        kinds = made(tiny_settings(warmup_epochs=1.5), steps)
+        kinds = callbacks_by_kind(tiny_settings(warmup_epochs=1.5), steps)
         assert kinds[callbacks.CollapseWarning].after_steps == wait

@@ -149,7 +149,9 @@ def test_a_smaller_bank_is_what_is_searched(splits):
         (1.0, np.mean(np.arange(41) % 4 == label)),
         (np.nan, np.nan),
     ):
-        knn._step = lambda images, x=value: tf.fill([len(images), 2], x)
+        knn._step = lambda images, constant=value: tf.fill(
+            [len(images), 2], constant
+        )
         knn.on_epoch_end(0, logs := {})
         np.testing.assert_equal(logs, {"knn_accuracy": expected})
 

@@ -58,8 +58,10 @@ def test_a_few_steps(policy, float32_policy):
     )
     compute = policy.removeprefix("mixed_")
     layers = model.encoder.submodules
-    convolutions = [x for x in layers if isinstance(x, keras.layers.Conv2D)]
-    assert {x.compute_dtype for x in convolutions} == {compute}
+    convolutions = [
+        layer for layer in layers if isinstance(layer, keras.layers.Conv2D)
+    ]
+    assert {layer.compute_dtype for layer in convolutions} == {compute}
     assert model.projection_head.hidden[0].compute_dtype == compute
     scaled = isinstance(
         model.optimizer, keras.mixed_precision.LossScaleOptimizer

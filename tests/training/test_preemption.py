@@ -27,7 +27,9 @@ LISTENS_TO = [
 @pytest.fixture(autouse=True)
 def unhandled():
     """The suite may have been started by nohup, or in the background."""
-    before = {x: signal.signal(x, signal.SIG_DFL) for x in LISTENS_TO}
+    before = {
+        signum: signal.signal(signum, signal.SIG_DFL) for signum in LISTENS_TO
+    }
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
@@ -46,7 +48,9 @@ def test_a_signal_is_noted_once_or_more(number):
         if number != signal.SIGINT:
             os.kill(os.getpid(), signal.SIGINT)
         assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
-    assert {signal.getsignal(x) for x in LISTENS_TO} == {signal.SIG_DFL}
+    assert {signal.getsignal(signum) for signum in LISTENS_TO} == {
+        signal.SIG_DFL
+    }
 
 
 def test_what_is_ignored_or_handled_stays_so():
@@ -188,9 +192,9 @@ def test_a_closed_terminal_ends_a_fine_tuning_that_goes_on(
 def test_a_closed_terminal_ends_a_training_on_texts_that_goes_on(
     finished_text_run, tmp_path
 ):
-    own = finished_text_run.recorded(config.FinetuneTextSettings)
+    recorded = finished_text_run.recorded(config.FinetuneTextSettings)
     flagfile = tmp_path / "own.flags"
-    flagfile.write_text(settings.to_flagfile(own))
+    flagfile.write_text(settings.to_flagfile(recorded))
     run_dir = [tmp_path / "run"]
     closed_twice("finetune_text", run_dir, f"--flagfile={flagfile}", *LONG)
 

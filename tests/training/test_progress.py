@@ -43,22 +43,22 @@ class Clock(keras.callbacks.Callback):
     def takes(self, value, seconds, in_its_step=False):
         """The value, later; the index of a batch, when its step has begun."""
 
-        def later(x):
+        def delayed_value(array):
             with self._changed:
                 if in_its_step:
-                    self._changed.wait_for(lambda: self._begun > x, 600)
+                    self._changed.wait_for(lambda: self._begun > array, 600)
                 self.now += seconds
-            return x
+            return array
 
-        taken = tf.numpy_function(later, [value], value.dtype)
+        taken = tf.numpy_function(delayed_value, [value], value.dtype)
         return tf.ensure_shape(taken, value.shape)
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    made = Clock()
-    monkeypatch.setattr(progress, "time", made)
-    return made
+    fake_clock = Clock()
+    monkeypatch.setattr(progress, "time", fake_clock)
+    return fake_clock
 
 
 def steps(callback, batches, clock, seconds, **logs):
@@ -101,7 +101,7 @@ def test_figures_of_steps_and_epochs(clock):
     }
     figures.on_epoch_begin(1)  # which does not trace
     logs = steps(figures, range(4), clock, 4.0, loss=0.4)
-    assert [x["examples/s"] for x in logs] == [pytest.approx(2.5)] * 4
+    assert [entry["examples/s"] for entry in logs] == [pytest.approx(2.5)] * 4
 
 
 def test_a_part_of_an_epoch_counts_the_steps_taken(clock):
@@ -122,7 +122,7 @@ def test_the_learning_rate_is_looked_at_rarely(clock):
     steps(figures, [0], clock, 1.0, loss=1.0)
     figures.model.optimizer.learning_rate.assign(0.2)
     logs = steps(figures, range(1, 4), clock, 0.2, loss=1.0)
-    seen = [x["learning_rate"] for x in logs]
+    seen = [entry["learning_rate"] for entry in logs]
     assert seen == pytest.approx([0.1, 0.1, 0.2])
     figures.model.optimizer.learning_rate.assign(0.3)
     figures.on_epoch_end(0, epoch := {"loss": 1.0})
@@ -147,10 +147,10 @@ def bar(clock, monkeypatch):
     monkeypatch.setattr(
         tqdm.std, "_screen_shape_wrapper", lambda: lambda file: (200, 40)
     )
-    made = progress.ProgressBar()
-    made.set_params({"verbose": 1, "epochs": 3, "steps": 1251})
-    made.on_epoch_begin(1)
-    return made
+    progress_bar = progress.ProgressBar()
+    progress_bar.set_params({"verbose": 1, "epochs": 3, "steps": 1251})
+    progress_bar.on_epoch_begin(1)
+    return progress_bar
 
 
 def test_the_bar_of_a_step(bar, clock, capsys):
@@ -159,12 +159,12 @@ def test_the_bar_of_a_step(bar, clock, capsys):
     first = capsys.readouterr().out
     assert "? left" in first and "1001/1251" in first
     steps(bar, [1001, 1002], clock, 2.0, **LOGS)
-    shown = capsys.readouterr().out.split("\r")[-1]
+    line = capsys.readouterr().out.split("\r")[-1]
     assert re.fullmatch(
         r"epoch 2/3  1003/1251 \[.{10}\] 08:16 left, loss 2\.500  "
         r"loss/chance 0\.8000  contrastive_accuracy 0\.7500  "
         r"examples/s 12,346  data_wait 0\.1250  learning_rate 0\.0002500",
-        shown,
+        line,
     )
 
 
@@ -185,12 +185,12 @@ def test_values_are_those_of_now_and_the_epoch_says_all(bar, clock, capsys):
 
 
 def test_fast_steps_are_not_all_drawn_and_none_where_silent(bar, clock, capsys):
-    for verbose, least, most in ((0, 0, 0), (1, 9, 13)):
+    for verbose, minimum, maximum in ((0, 0, 0), (1, 9, 13)):
         bar.verbose = verbose
         steps(bar, range(1000), clock, 0.001, loss=1.0)
         bar.on_epoch_end(1, LOGS)
         printed = capsys.readouterr().out
-        assert least <= printed.count("\r") <= most
+        assert minimum <= printed.count("\r") <= maximum
         assert bool(printed) == bool(verbose)
 
 
@@ -199,14 +199,14 @@ def test_short_epochs_are_a_line_per_second(verbose, clock, capsys):
     """The first, the last, and of those that take longer every one."""
 
     def lines(seconds, stops_after=None):
-        made = progress.ProgressBar()
-        made.set_params({"verbose": verbose, "epochs": 100, "steps": 1})
-        made.on_train_begin()
+        progress_bar = progress.ProgressBar()
+        progress_bar.set_params({"verbose": verbose, "epochs": 100, "steps": 1})
+        progress_bar.on_train_begin()
         for epoch in range(stops_after or 100):
-            made.on_epoch_begin(epoch)
-            steps(made, [0], clock, seconds, **LOGS)
-            made.on_epoch_end(epoch, LOGS)
-        made.on_train_end()
+            progress_bar.on_epoch_begin(epoch)
+            steps(progress_bar, [0], clock, seconds, **LOGS)
+            progress_bar.on_epoch_end(epoch, LOGS)
+        progress_bar.on_train_end()
         printed = re.split("[\r\n]", capsys.readouterr().out)
         return [
             int(re.match(r"epoch\s+(\d+)/100  0:", line)[1])
@@ -234,8 +234,8 @@ def batches(clock=None, seconds=0.0):
     def batch(index):
         if seconds:
             index = clock.takes(index, seconds, in_its_step=True)
-        x = tf.fill([4, 3], tf.cast(index, tf.float32))
-        return x, tf.range(4)
+        inputs = tf.fill([4, 3], tf.cast(index, tf.float32))
+        return inputs, tf.range(4)
 
     return tf.data.Dataset.counter().map(batch).with_options(options)
 
@@ -250,11 +250,11 @@ class Slow(keras.Model):
         self.seconds = seconds
         self.tracing = tracing
 
-    def call(self, x):
+    def call(self, inputs):
         self.clock.now += self.tracing
         if self.seconds:
-            x = self.clock.takes(x, self.seconds)
-        return self.linear(tf.stop_gradient(x))
+            inputs = self.clock.takes(inputs, self.seconds)
+        return self.linear(tf.stop_gradient(inputs))
 
 
 def fit(data, model, steps=10, epochs=2, strategy=None, wait=None, more=()):
@@ -380,6 +380,7 @@ def test_the_clock_changes_no_batch():
         == tf.data.experimental.AutoShardPolicy.DATA
     )
     assert options.experimental_optimization.inject_prefetch is False
-    for index, (x, y) in enumerate(timed.take(300)):  # more than the slots
-        np.testing.assert_array_equal(x, np.full([4, 3], index))
-        np.testing.assert_array_equal(y, range(4))
+    # More than the slots.
+    for index, (inputs, labels) in enumerate(timed.take(300)):
+        np.testing.assert_array_equal(inputs, np.full([4, 3], index))
+        np.testing.assert_array_equal(labels, range(4))

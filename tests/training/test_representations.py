@@ -23,22 +23,22 @@ def source():
 def encoder(mirrored_strategy):
     """Mirrored over two replicas; deep enough that an image goes through."""
     with mirrored_strategy.scope():
-        made = models.Encoder("vgg8", width=0.05)
-        made.build((None, 8, 8, 3))
+        model = models.Encoder("vgg8", width=0.05)
+        model.build((None, 8, 8, 3))
     rng = np.random.default_rng(1)
     ranges = {"moving_variance": (0.01, 0.1), "beta": (0.0, 1.0)}
-    for variable in made.variables:
+    for variable in model.variables:
         kind = variable.name.rpartition("/")[2].partition(":")[0]
         if kind in ranges:
             variable.assign(rng.uniform(*ranges[kind], variable.shape))
-    return made
+    return model
 
 
 @pytest.fixture(scope="module")
 def expected(encoder, source):
     """One image at a time."""
     images = (image for image, _ in data.make_examples(source, 1))
-    return np.concatenate([encoder(x, training=False) for x in images])
+    return np.concatenate([encoder(batch, training=False) for batch in images])
 
 
 @pytest.mark.parametrize("batch_size", [1, 6, 7, 22, 23, 64])
@@ -99,8 +99,10 @@ def test_a_strategy_of_one_device_works_too(source):
         encoder = models.Encoder("vgg8", width=0.05)
         encoder.build((None, 8, 8, 3))
     got, alone = (
-        representations.represent(encoder, source, batch_size=9, strategy=x)[0]
-        for x in (strategy, None)
+        representations.represent(
+            encoder, source, batch_size=9, strategy=placement
+        )[0]
+        for placement in (strategy, None)
     )
     np.testing.assert_allclose(got, alone, rtol=0, atol=1e-6)
 

@@ -65,19 +65,23 @@ def figures(run_dir):
     """What metrics.jsonl says, without what is measured by the clock."""
     by_the_clock = ("examples/s", "data_wait")
     return [
-        {name: x for name, x in line.items() if name not in by_the_clock}
+        {
+            name: value
+            for name, value in line.items()
+            if name not in by_the_clock
+        }
         for line in run_files.RunDirectory(run_dir).metrics()
     ]
 
 
-def assert_same_run(one, other):
-    assert steps(one)[-1] == steps(other)[-1] == 22
-    expected, results = values(one), values(other)
+def assert_same_run(run_dir, other):
+    assert steps(run_dir)[-1] == steps(other)[-1] == 22
+    expected, results = values(run_dir), values(other)
     assert expected.keys() == results.keys() and len(expected) > 30
     for name, value in expected.items():
         np.testing.assert_array_equal(value, results[name], err_msg=name)
-    assert figures(one) == figures(other)
-    assert [line["epoch"] for line in figures(one)] == [1, 2]
+    assert figures(run_dir) == figures(other)
+    assert [line["epoch"] for line in figures(run_dir)] == [1, 2]
 
 
 @pytest.fixture(scope="module")

@@ -170,8 +170,8 @@ def test_settings_are_recorded_as_resolved(
     keras.utils.set_random_seed(recorded.seed)
     initial = builders.model(recorded, 3).encoder
     trained = training.load_encoder(run.path)
-    for made, kept in zip(initial.weights, trained.weights, strict=True):
-        np.testing.assert_array_equal(made.numpy(), kept.numpy())
+    for expected, weight in zip(initial.weights, trained.weights, strict=True):
+        np.testing.assert_array_equal(expected.numpy(), weight.numpy())
     assert not run.metrics_file.exists()
 
 
@@ -273,12 +273,14 @@ def test_two_replicas_train_like_one_device(
     """The same global batch, batch norm and loss over both replicas."""
     overrides = {"epochs": 1, "learning_rate": 0.2, **objective}
     overrides["projection_batch_norm"] = False  # see `FLAGS` in test_loop.py
-    one = training.pretrain(tiny_settings(**overrides))
+    single = training.pretrain(tiny_settings(**overrides))
     monkeypatch.setattr(
         distribute, "make_strategy", lambda *_: mirrored_strategy
     )
-    two = training.pretrain(tiny_settings(**overrides, strategy="mirrored"))
-    (a,), (b,) = one.metrics(), two.metrics()
+    mirrored = training.pretrain(
+        tiny_settings(**overrides, strategy="mirrored")
+    )
+    (a,), (b,) = single.metrics(), mirrored.metrics()
     assert a["loss"] == pytest.approx(b["loss"], rel=1e-3)
     if "objective" in objective:
         loss = a["classifier_loss"]
@@ -289,9 +291,9 @@ def test_two_replicas_train_like_one_device(
 
 def check_the_classifier_of_stage_1(run):
     """Restored alone, it gives the logits that it gave in training."""
-    known = run.recorded(config.PretrainSettings)
+    recorded = run.recorded(config.PretrainSettings)
     opened = runs.Run.open(run.path)
-    model = builders.model(known, 3)
+    model = builders.model(recorded, 3)
     parts = builders.checkpointed(model)
     assert ("pretrained" in opened.classifiers) == ("classifier" in parts)
     if "pretrained" not in opened.classifiers:
@@ -348,7 +350,7 @@ OBJECTIVES = {  # and what the header says of it
 @pytest.mark.slow(but=["supcon", "ce", "paco"])
 # That of a function is in tests/tools/test_your_own.py.
 @pytest.mark.parametrize(
-    "objective", [x for x in config.OBJECTIVES if x != trust.FUNCTION]
+    "objective", [name for name in config.OBJECTIVES if name != trust.FUNCTION]
 )
 def test_every_objective_falls_and_later_stages_take_its_encoder(
     objective, tiny_settings, capsys
@@ -372,8 +374,8 @@ def test_every_objective_falls_and_later_stages_take_its_encoder(
     tops = {"classifier"} if on_logits else {"projection_head"}
     if "a centre for" in OBJECTIVES[objective]:
         tops.add("centres")
-    kept = {"encoder", "optimizer", "classifier", "projection_head", "centres"}
-    assert stored_parts(run) & kept == {"encoder", "optimizer", *tops}
+    parts = {"encoder", "optimizer", "classifier", "projection_head", "centres"}
+    assert stored_parts(run) & parts == {"encoder", "optimizer", *tops}
     check_the_classifier_of_stage_1(run)
     if not on_logits:
         return

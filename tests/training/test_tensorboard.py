@@ -34,7 +34,7 @@ def test_the_first_views_are_drawn_once(count, tmp_path):
     *_, event = tf.compat.v1.train.summary_iterator(str(file))
     assert (event.step, event.summary.value[0].tag) == (0, "views")
     *size, png = tf.make_ndarray(event.summary.value[0].tensor)
-    assert [int(x) for x in size] == [grid.shape[1], grid.shape[0]]
+    assert [int(side) for side in size] == [grid.shape[1], grid.shape[0]]
     np.testing.assert_array_equal(tf.io.decode_png(png), grid)
 
 
@@ -46,11 +46,11 @@ def profiled_steps(directory):
     for plane in space.planes:
         for event in (e for line in plane.lines for e in line.events):
             if plane.event_metadata[event.metadata_id].name == "train":
-                known = {
-                    plane.stat_metadata[x.metadata_id].name: x.int64_value
-                    for x in event.stats
+                stats = {
+                    plane.stat_metadata[stat.metadata_id].name: stat.int64_value
+                    for stat in event.stats
                 }
-                steps.append((known["epoch_num"], known["step_num"]))
+                steps.append((stats["epoch_num"], stats["step_num"]))
     return sorted(steps)
 
 

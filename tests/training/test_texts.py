@@ -56,7 +56,7 @@ def test_it_learns_and_the_best_epoch_stays(folder, tmp_path, capsys, options):
     run = run_files.RunDirectory(tmp_path / "run")
     figures = run.metrics()
     assert len(figures) == 20
-    ranks = [best_epoch._rank(x) for x in figures]
+    ranks = [best_epoch._rank(line) for line in figures]
     best = ranks.index(max(ranks))
     assert run.best_checkpoint().endswith(f"{best + 1:08d}")
     opened = runs.open_run(run.path)
@@ -86,7 +86,7 @@ def test_a_best_epoch_that_is_gone_back_from_is_forgotten(folder, tmp_path):
         (run_files.path_of(run.best, epoch) / "bad").touch()
     again = dataclasses.replace(settings, resume=True)
     training.finetune_text(again)
-    ranks = [best_epoch._rank(x) for x in run.metrics()]
+    ranks = [best_epoch._rank(line) for line in run.metrics()]
     best = ranks.index(max(ranks)) + 1
     assert run.best_checkpoint().endswith(f"{best:08d}")
     assert not list(run.best.glob("*/bad"))
@@ -102,10 +102,14 @@ def test_a_run_without_a_checkpoint_begins_anew(folder, tmp_path):
     run.checkpoints.rmtree()
     training.finetune_text(dataclasses.replace(settings, resume=True))
     again = run.metrics()
-    assert [x["epoch"] for x in again] == [x["epoch"] for x in first]
+    assert [line["epoch"] for line in again] == [
+        line["epoch"] for line in first
+    ]
     for name in ("loss", "validation_loss"):
-        expected = [x[name] for x in first]
-        assert [x[name] for x in again] == pytest.approx(expected, rel=1e-4)
+        expected = [line[name] for line in first]
+        assert [line[name] for line in again] == pytest.approx(
+            expected, rel=1e-4
+        )
 
 
 def test_a_few_sentences_need_no_flag(folder, tmp_path):
@@ -159,7 +163,7 @@ def test_tools_for_images_say_so(finished_text_run):
 
 def test_draws_are_few_balanced_and_apart_from_validation(folder, tmp_path):
     """The same of a seed, others of another, whatever the objective."""
-    found = {}
+    drawn_ids = {}
     for draw in (0, 0, 1):
         settings = settings_of(
             folder,
@@ -177,8 +181,8 @@ def test_draws_are_few_balanced_and_apart_from_validation(folder, tmp_path):
         assert np.bincount(train.labels).tolist() == [3, 3]
         assert np.bincount(validation.labels).tolist() == [4, 4]
         assert not {*train.ids} & {*validation.ids}
-        assert found.setdefault(draw, train.ids) == train.ids
-    assert found[0] != found[1]
+        assert drawn_ids.setdefault(draw, train.ids) == train.ids
+    assert drawn_ids[0] != drawn_ids[1]
 
 
 @pytest.mark.slow
@@ -195,9 +199,9 @@ def test_two_replicas_learn_as_one_device(
         monkeypatch.setattr(
             distribute, "make_strategy", lambda *_: mirrored_strategy
         )
-    for one, two in zip(runs_of["one"], runs_of["two"], strict=True):
+    for single, mirrored in zip(runs_of["one"], runs_of["two"], strict=True):
         for key in ("loss", "classifier_loss", "validation_loss"):
-            assert two[key] == pytest.approx(one[key], rel=1e-3), key
+            assert mirrored[key] == pytest.approx(single[key], rel=1e-3), key
 
 
 @pytest.mark.slow
@@ -207,7 +211,7 @@ def test_two_workers_learn_as_one_device(folder, tmp_path):
     training.finetune_text(settings)
     flags = settings_module.to_flags(settings)
     flags += ["--strategy=multi_worker", f"--run_dir={tmp_path / 'two'}"]
-    both = [
+    processes = [
         subprocess.Popen(
             [sys.executable, TOOL, *flags],
             env=environment,
@@ -217,16 +221,16 @@ def test_two_workers_learn_as_one_device(folder, tmp_path):
         )
         for environment in workers.environments(2)
     ]
-    for one in both:
-        output, _ = one.communicate()
-        assert one.returncode == 0, output
-    one, two = (
+    for process in processes:
+        output, _ = process.communicate()
+        assert process.returncode == 0, output
+    single, distributed = (
         run_files.RunDirectory(tmp_path / name) for name in ("one", "two")
     )
-    for a, b in zip(one.metrics(), two.metrics(), strict=True):
+    for a, b in zip(single.metrics(), distributed.metrics(), strict=True):
         for key in ("loss", "validation_loss"):
             assert b[key] == pytest.approx(a[key], rel=1e-3), key
-    assert two.best_checkpoint()
+    assert distributed.best_checkpoint()
 
 
 KILLED = """
@@ -264,8 +268,8 @@ def test_what_is_killed_ends_bit_identical(folder, tmp_path):
         "--checkpoint_steps=1",
         "--deterministic",
     ]
-    whole = forks.run(TOOL, *flags, f"--run_dir={tmp_path / 'whole'}")
-    assert whole.returncode == 0, whole.stderr
+    reference = forks.run(TOOL, *flags, f"--run_dir={tmp_path / 'whole'}")
+    assert reference.returncode == 0, reference.stderr
     flags.append(f"--run_dir={tmp_path / 'killed'}")
     killed = forks.run(KILLED, *flags)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
@@ -273,13 +277,17 @@ def test_what_is_killed_ends_bit_identical(folder, tmp_path):
     again = forks.run(TOOL, *flags, "--resume")
     assert again.returncode == 0, again.stderr
     assert "resumed" in again.stdout
-    one, other = (
+    reference_run, other = (
         run_files.RunDirectory(tmp_path / name) for name in ("whole", "killed")
     )
-    encoders = [runs.open_run(run.path).encoder for run in (one, other)]
-    for a, b in zip(*(x.get_weights() for x in encoders), strict=True):
+    encoders = [
+        runs.open_run(run.path).encoder for run in (reference_run, other)
+    ]
+    for a, b in zip(
+        *(encoder.get_weights() for encoder in encoders), strict=True
+    ):
         np.testing.assert_array_equal(a, b)
-    for a, b in zip(one.metrics(), other.metrics(), strict=True):
+    for a, b in zip(reference_run.metrics(), other.metrics(), strict=True):
         for name in ("loss", "validation_loss", "classifier_loss"):
             assert a[name] == b[name], name
 
