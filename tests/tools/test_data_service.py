@@ -131,8 +131,8 @@ def test_workers_of_a_run_share_an_epoch(services, tiny_settings):
             settings, images, 16, 2, mix, start_step=2, shard=shard
         )
 
-    both = [iter(views((index, 2))) for index in range(2)]
-    parts = [next(iterator)[0] for _ in range(24) for iterator in both]
+    iterators = [iter(views((index, 2))) for index in range(2)]
+    parts = [next(iterator)[0] for _ in range(24) for iterator in iterators]
     seen = {pair.tobytes() for part in parts for pair in part.numpy()}
     assert len(seen) == 2 * 24 * 8
     mix = input_pipeline.mixing(settings, 3)
@@ -154,8 +154,8 @@ def test_a_service_whose_every_part_is_killed_and_replaced(services, tmp_path):
         read_until_both_work(log)
         worker.kill()
         log.read(40)
-        own = f"--worker_port={port}"
-        (worker,) = start_workers(services, address, own, count=1)
+        port_flag = f"--worker_port={port}"
+        (worker,) = start_workers(services, address, port_flag, count=1)
     read_until_both_work(log)
     dispatcher.kill()
     log.read(5)

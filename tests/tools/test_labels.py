@@ -239,8 +239,8 @@ def test_classes_with_parents(tiny_settings, tmp_path):
     for name in ("pretrained", "knn"):
         score_rows.check({name: measured[name]})
         levels = measured[name]["hierarchy"]
-        parent, own = levels["top_1_by_level"]
-        assert own == measured[name]["top_1"] <= parent
+        parent, leaf = levels["top_1_by_level"]
+        assert leaf == measured[name]["top_1"] <= parent
         assert parent == levels["parent_top_1"]
     flat = training.pretrain(tiny_settings(tmp_path / "flat", epochs=0))
     measured = evaluation.evaluate(
@@ -273,7 +273,9 @@ def test_a_long_tail_with_wrong_labels(tiny_settings):
     recorded = run.recorded(config.PretrainSettings)
     images = input_pipeline.source(recorded, "train")
     assert images.num_examples == 16 + 8 + 4
-    classes = [images.class_names.index(x.split("/")[1]) for x in images.ids]
+    classes = [
+        images.class_names.index(path.split("/")[1]) for path in images.ids
+    ]
     assert np.sum(images.labels != classes) == 3
     shares = np.bincount(images.labels) / 28
     for stage in (recorded, constant_views(run, logit_adjustment=2.0)):

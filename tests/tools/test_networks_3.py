@@ -47,7 +47,11 @@ def test_a_run_that_is_killed_inside_an_epoch_ends_bit_identical(run, tmp_path):
     processes.end(processes.start(path, *FLAGS))
     expected, got = values(run.path), values(path)
     assert expected.keys() == got.keys()
-    draws = [x.tolist() for name, x in expected.items() if x.shape == (2,)]
+    draws = [
+        array.tolist()
+        for name, array in expected.items()
+        if array.shape == (2,)
+    ]
     assert [count for _, count in draws] == [10, 10]  # of dropout, by steps
     for name, value in expected.items():
         np.testing.assert_array_equal(value, got[name], err_msg=name)
@@ -58,8 +62,10 @@ def test_what_comes_after(run):
     training.train_linear(
         config.LinearSettings(str(run.path), epochs=1, batch_size=128, **name)
     )
-    own = config.EvaluateSettings(str(run.path), plotted_images=100, **name)
-    measured = evaluation.evaluate(own)
+    settings = config.EvaluateSettings(
+        str(run.path), plotted_images=100, **name
+    )
+    measured = evaluation.evaluate(settings)
     assert 0 < measured["linear"]["top_1"] <= 1
     serving.export(config.ExportSettings(str(run.path), version=1, **name))
     export = run.export / "1"
@@ -101,11 +107,15 @@ def test_fine_tuning(image_folder, tmp_path):
             hidden_dims=(16,),
             batch_size=16,
         )
-        made = finetuning.finetune_images(settings)
-        judged = made.finetuning()["candidates"]
-        tuned += [x for x in judged if x["name"] == "tuned at 0.1"]
+        run = finetuning.finetune_images(settings)
+        judged = run.finetuning()["candidates"]
+        tuned += [
+            candidate
+            for candidate in judged
+            if candidate["name"] == "tuned at 0.1"
+        ]
     assert len(judged) >= 4
-    one, other = tuned
-    assert one["validation"]["nll"] == pytest.approx(
+    result, other = tuned
+    assert result["validation"]["nll"] == pytest.approx(
         other["validation"]["nll"], rel=1e-5
     )

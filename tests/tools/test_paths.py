@@ -37,8 +37,10 @@ def odd(image_folder, tiny_settings, tmp_path_factory):
     """
     root = tmp_path_factory.mktemp("odd") / NAME
     shutil.copytree(image_folder, root / "data")
-    own = tiny_settings(root / "own", data_dir=str(root / "data"), epochs=1)
-    return root, training.pretrain(own)
+    pretrain_settings = tiny_settings(
+        root / "own", data_dir=str(root / "data"), epochs=1
+    )
+    return root, training.pretrain(pretrain_settings)
 
 
 @pytest.mark.slow
@@ -64,21 +66,21 @@ def test_a_run_is_used(odd):
         serving.export(config.ExportSettings(path))
     assert run.exports() == [1, 2]
     answers = root / "answers.jsonl"
-    asked = config.PredictSettings(
+    predict_settings = config.PredictSettings(
         path, images=(str(root / "data" / "test"),), output=str(answers)
     )
-    assert clients.predict(asked) == 0
+    assert clients.predict(predict_settings) == 0
     rows = [json.loads(line) for line in answers.read_text().splitlines()]
     assert len(rows) == 21
     right = [
-        x["predicted_class"] == pathlib.Path(x["path"]).parent.name
-        for x in rows
+        row["predicted_class"] == pathlib.Path(row["path"]).parent.name
+        for row in rows
     ]
     assert sum(right) / 21 == run.evaluated().evaluation()["linear"]["top_1"]
-    made = conversion.convert(
+    results = conversion.convert(
         config.ConvertSettings(path, formats=("tflite_float32",))
     )
-    assert made["models"]["tflite_float32"]["agreement"] == 1.0
+    assert results["models"]["tflite_float32"]["agreement"] == 1.0
     page = reports.write_report([path], root / "report.html")
     assert page.read_text().count("lr=[0.1]") > 1
     for method, options in (
@@ -148,7 +150,7 @@ def test_a_run_on_texts(tmp_path):
     language_model.write_model(root)
     for name in ("train", "test"):
         language_model.write_sentences(root / f"{name}.tsv", 12)
-    own = config.FinetuneTextSettings(
+    finetune_settings = config.FinetuneTextSettings(
         str(root / "run"),
         model=str(root),
         train_file=str(root / "train.tsv"),
@@ -158,36 +160,40 @@ def test_a_run_on_texts(tmp_path):
         batch_size=4,
         epochs=1,
     )
-    training.finetune_text(own)
+    training.finetune_text(finetune_settings)
     plain = {"sample_images": 0, "plotted_images": 0}
-    evaluation.evaluate(config.EvaluateSettings(own.run_dir, **plain))
+    evaluation.evaluate(
+        config.EvaluateSettings(finetune_settings.run_dir, **plain)
+    )
 
 
 @pytest.fixture
 def home(image_folder, tmp_path, monkeypatch):
     """A home with photographs and nothing else, and a folder to work in."""
-    home, here = tmp_path / "home", tmp_path / "here"
+    home, cwd = tmp_path / "home", tmp_path / "here"
     shutil.copytree(image_folder, home / "photos")
-    here.mkdir()
+    cwd.mkdir()
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.chdir(here)
+    monkeypatch.chdir(cwd)
     yield home
-    assert not any(here.iterdir())
+    assert not any(cwd.iterdir())
 
 
 def run(tool, *flags):
     """Runs a tool in the working directory; its last line of errors."""
-    done = forks.run(ROOT / "tools" / f"{tool}.py", *flags)
-    assert "Traceback" not in done.stderr, done.stderr
-    assert bool(done.returncode) == bool(done.stderr), done.stderr
-    return done.stderr.strip().rpartition("\n")[2]
+    process = forks.run(ROOT / "tools" / f"{tool}.py", *flags)
+    assert "Traceback" not in process.stderr, process.stderr
+    assert bool(process.returncode) == bool(process.stderr), process.stderr
+    return process.stderr.strip().rpartition("\n")[2]
 
 
 def test_a_tilde_is_the_home_in_every_tool(home, tiny_settings):
-    own = vars(tiny_settings("~/runs/mine", data_dir="~/photos", epochs=0))
-    own |= {"warmup_epochs": 0.0}
+    options = vars(tiny_settings("~/runs/mine", data_dir="~/photos", epochs=0))
+    options |= {"warmup_epochs": 0.0}
     flagfile = home / "own.flags"
-    flagfile.write_text(settings.to_flagfile(config.PretrainSettings(**own)))
+    flagfile.write_text(
+        settings.to_flagfile(config.PretrainSettings(**options))
+    )
     where = "--run_dir=~/runs/mine"
     assert not run("pretrain", "--flagfile=~/own.flags", where)
     recorded = (home / "runs/mine/settings.flags").read_text()
@@ -210,7 +216,10 @@ def test_a_tilde_is_the_home_in_every_tool(home, tiny_settings):
 
 
 def test_a_tilde_is_the_home_in_python(home):
-    splits = {x: data.load("folder", x, "~/photos") for x in ("train", "test")}
+    splits = {
+        part: data.load("folder", part, "~/photos")
+        for part in ("train", "test")
+    }
     assert splits["train"].num_examples == 48
     data.write_tfrecords(splits, "~/records")
     assert data.load("tfrecord", "test", "~/records").num_examples == 21
@@ -249,7 +258,7 @@ def test_a_tilde_is_the_home_in_python(home):
 def test_what_cannot_be_a_run_is_one_line_at_once(home, name):
     said = run("pretrain", "--data_dir=~/photos", f"--run_dir=~/{name}")
     assert said.startswith("error: --run_dir must be ")
-    assert {x.name for x in home.iterdir()} == {"photos"}
+    assert {path.name for path in home.iterdir()} == {"photos"}
 
 
 def test_links_and_slashes(home, tiny_settings, capsys):

@@ -47,18 +47,18 @@ def run(command, *arguments, cwd):
 
 
 def test_rows_on_stdout_and_what_failed_on_stderr(command, tmp_path):
-    done = run(command, "3.png", "a", cwd=tmp_path)
-    assert done.stdout.splitlines() == [
+    process = run(command, "3.png", "a", cwd=tmp_path)
+    assert process.stdout.splitlines() == [
         "path,predicted_class,probability,top_1_class,top_1_probability,error",
         '3.png,"long, or so",0.5,"long, or so",0.5,',
         'a/1.png,,,,,"no image is empty, got one of 0"',
         "a/2.jpg,short,0.636363626,short,0.636363626,",
     ]
-    assert done.returncode == 1
-    assert done.stderr == ("error: no answer for 1 of them, see `error`\n")
-    done = run(command, "3.png", "--output=new/out.json", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "new/out.json\n")
-    assert done.stderr == ""
+    assert process.returncode == 1
+    assert process.stderr == ("error: no answer for 1 of them, see `error`\n")
+    process = run(command, "3.png", "--output=new/out.json", cwd=tmp_path)
+    assert (process.returncode, process.stdout) == (0, "new/out.json\n")
+    assert process.stderr == ""
 
 
 def test_ctrl_c_ends_at_once(command, server, tmp_path):

@@ -26,9 +26,9 @@ def test_runs_side_by_side_without_tensorflow(tmp_path):
     tool = ROOT / "tools" / "report.py"
     flags = [f"--run_dir={tmp_path}/c"]
     command = [sys.executable, "-c", PROGRAM, tool, first, second, *flags]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    path, imported = done.stdout.splitlines()
+    process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert process.returncode == 0, process.stderr
+    path, imported = process.stdout.splitlines()
     assert path == f"{tmp_path}/c/report.html"
     assert "<h1>a and b</h1>" in pathlib.Path(path).read_text()
     assert imported == "False"

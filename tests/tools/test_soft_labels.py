@@ -24,8 +24,8 @@ def first_outputs(settings):
     images = input_pipeline.source(settings, "train")
     mix = input_pipeline.mixing(settings, 3)
     size, views = settings.image_size, settings.num_views
-    made = input_pipeline.views(settings, images, size, views, mix)
-    batch, soft = next(iter(made))
+    batches = input_pipeline.views(settings, images, size, views, mix)
+    batch, soft = next(iter(batches))
     keras.utils.set_random_seed(settings.seed)
     model = builders.model(settings, 3)
     return soft.numpy(), *model._outputs(batch, training=True)

@@ -36,15 +36,15 @@ def start(run_dir, *flags):
 
 def cell_processes(run_dir):
     """Process ids of the cells of a sweep."""
-    found = []
+    process_ids = []
     for path in pathlib.Path("/proc").glob("[0-9]*/cmdline"):
         try:
             command = path.read_bytes().decode().split("\0")
         except OSError:  # it has ended
             continue
         if "supcon_tf.cli.attached" in command and str(run_dir) in str(command):
-            found.append(int(path.parent.name))
-    return found
+            process_ids.append(int(path.parent.name))
+    return process_ids
 
 
 def train_two_epochs_more(run_dir, process):
@@ -62,9 +62,9 @@ def status(run_dir):
 
 
 def test_a_wrong_sweep_is_one_line_at_once():
-    done = start("x", "--sweep=temprature=1")
-    _, error = done.communicate()
-    assert done.returncode == 1
+    process = start("x", "--sweep=temprature=1")
+    _, error = process.communicate()
+    assert process.returncode == 1
     assert error == (
         "error: --sweep must name a setting of stage 1, or linear.NAME of "
         "stage 2, got temprature; temperature is one\n"

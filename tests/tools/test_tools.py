@@ -84,11 +84,11 @@ def command_line_run(image_folder, tmp_path_factory):
         ("predict", f"{image_folder}/test"),
     ):
         outputs[tool] = run(tool, "--run_dir=run", argument, cwd=cwd)
-    for tool, done in outputs.items():
-        assert done.returncode == 0, f"{tool}: {done.stderr[-2000:]}"
+    for tool, process in outputs.items():
+        assert process.returncode == 0, f"{tool}: {process.stderr[-2000:]}"
         # No line of TensorFlow's C++ log or TFA's notice.
-        assert "tensorflow/core" not in done.stderr, tool
-        assert "TensorFlow Addons" not in done.stderr, tool
+        assert "tensorflow/core" not in process.stderr, tool
+        assert "TensorFlow Addons" not in process.stderr, tool
     return cwd / "run", outputs
 
 
@@ -148,12 +148,12 @@ def test_table_and_predictions_are_the_evaluation(command_line_run):
 
 def test_a_conversion_ends_with_its_table(command_line_run):
     """And nothing of what the converter prints."""
-    done = command_line_run[1]["convert"]
-    assert [line.split()[0] for line in done.stdout.splitlines()] == [
+    process = command_line_run[1]["convert"]
+    assert [line.split()[0] for line in process.stdout.splitlines()] == [
         *("versions", "devices", "data", "encoder", "classifier"),
         *("made", "converted", "MB", "float", "tflite_float32"),
     ]
-    assert done.stderr == ""
+    assert process.stderr == ""
 
 
 @pytest.mark.parametrize(
@@ -169,11 +169,11 @@ def test_a_conversion_ends_with_its_table(command_line_run):
 def test_wrong_input_is_one_line_and_leaves_nothing(
     tool, arguments, message, tmp_path
 ):
-    done = run(tool, "--run_dir=x", *arguments, cwd=tmp_path)
-    assert done.returncode == 1
-    line = done.stderr.strip().splitlines()[-1]
+    process = run(tool, "--run_dir=x", *arguments, cwd=tmp_path)
+    assert process.returncode == 1
+    line = process.stderr.strip().splitlines()[-1]
     assert line.startswith("error: ") and message in line
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in process.stderr
     assert not any(tmp_path.iterdir())
 
 
@@ -182,15 +182,15 @@ def test_a_file_that_is_no_image_is_named_or_skipped(image_folder, tmp_path):
     bad = tmp_path / "images" / "train" / "mid" / "zz.jpg"
     bad.write_text("this is not an image")
     arguments = ["--data_dir=images", "--run_dir=run", "--epochs=0", *TINY]
-    done = run("pretrain", *arguments, cwd=tmp_path)
-    assert done.returncode == 1
-    assert "train/mid/zz.jpg" in done.stderr
-    assert "skip_bad_images" in done.stderr
+    process = run("pretrain", *arguments, cwd=tmp_path)
+    assert process.returncode == 1
+    assert "train/mid/zz.jpg" in process.stderr
+    assert "skip_bad_images" in process.stderr
     assert not (tmp_path / "run").exists()
-    done = run("pretrain", *arguments, "--skip_bad_images", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "48 train images" in done.stdout
-    assert "1 bad files skipped" in done.stdout
+    process = run("pretrain", *arguments, "--skip_bad_images", cwd=tmp_path)
+    assert process.returncode == 0, process.stderr[-2000:]
+    assert "48 train images" in process.stdout
+    assert "1 bad files skipped" in process.stdout
 
 
 def smaller_demo(folder):
@@ -212,11 +212,11 @@ commands.run("demo")"""
 def test_the_demo_ends_with_its_table(size, tmp_path):
     if size == "small":
         code = smaller_demo(tmp_path / "flags")
-        done = forks.run(code, "--epochs=2", cwd=tmp_path)
+        process = forks.run(code, "--epochs=2", cwd=tmp_path)
     else:
-        done = run("demo", "--epochs=2", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
-    table = done.stdout[done.stdout.index("360 held-out digits") :]
+        process = run("demo", "--epochs=2", cwd=tmp_path)
+    assert process.returncode == 0, process.stderr[-2000:]
+    table = process.stdout[process.stdout.index("360 held-out digits") :]
     rows = {line[:15].strip(): line[15:].split() for line in table.splitlines()}
     for title in ("linear top-1", "linear ECE", "k-NN top-1"):
         untrained, supcon = map(float, rows[title])
@@ -229,11 +229,11 @@ def test_the_augmentation_is_shown(image_folder, tmp_path):
     """With every default but the images, which have no class folders."""
     photographs = image_folder / "train" / "mid"
     flags = [f"--data_dir={photographs}", "--image_size=16"]
-    done = run("show_augment", "--dataset=folder", *flags, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
+    process = run("show_augment", "--dataset=folder", *flags, cwd=tmp_path)
+    assert process.returncode == 0, process.stderr[-2000:]
     paths = ["runs/show_augment/views.png", "runs/show_augment/operations.png"]
-    assert done.stdout.splitlines() == paths
-    assert "AutoGraph" not in done.stderr
+    assert process.stdout.splitlines() == paths
+    assert "AutoGraph" not in process.stderr
     for path in paths:
         assert (tmp_path / path).read_bytes().startswith(b"\x89PNG")
     assert len(list((tmp_path / "runs" / "show_augment").iterdir())) == 2

@@ -68,14 +68,14 @@ def folder(tmp_path_factory):
             images=np.clip(images, 0, 255).astype(np.uint8),
             labels=labels,
         )
-    done = tool(root, PRETRAIN)
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert "mine:neighbours: a loss of your own" in done.stdout
+    process = tool(root, PRETRAIN)
+    assert process.returncode == 0, process.stderr[-3000:]
+    assert "mine:neighbours: a loss of your own" in process.stdout
     return root
 
 
 @pytest.fixture
-def here(folder, monkeypatch):
+def working_dir(folder, monkeypatch):
     """The folder as that in which this process was started."""
     monkeypatch.chdir(folder)
     monkeypatch.syspath_prepend(str(folder))
@@ -83,15 +83,15 @@ def here(folder, monkeypatch):
 
 
 def tool(root, command, *flags):
-    program, *given = shlex.split(command)
-    return forks.run(processes.ROOT / program, *given, *flags, cwd=root)
+    program, *arguments = shlex.split(command)
+    return forks.run(processes.ROOT / program, *arguments, *flags, cwd=root)
 
 
 def refused(root, command, *flags):
     """The one line in which a command ends."""
-    done = tool(root, command, *flags)
-    assert done.returncode == 1, done.stderr
-    (line,) = done.stderr.splitlines()
+    process = tool(root, command, *flags)
+    assert process.returncode == 1, process.stderr
+    (line,) = process.stderr.splitlines()
     return line
 
 
@@ -101,9 +101,9 @@ def test_a_data_set(folder):
     assert run.flags()["data_dir"] == str(folder / "arrays")
     unnamed = TRAIN_LINEAR.replace("--dataset=mine:shapes", "")
     assert "--dataset must name mine:shapes again" in refused(folder, unnamed)
-    done = tool(folder, TRAIN_LINEAR)
-    assert done.returncode == 0, done.stderr
-    assert "mine:shapes: 48 train images of 3 classes" in done.stdout
+    process = tool(folder, TRAIN_LINEAR)
+    assert process.returncode == 0, process.stderr
+    assert "mine:shapes: 48 train images of 3 classes" in process.stdout
     unnamed = EVALUATE.replace("--dataset=mine:shapes", "")
     assert "--dataset must name mine:shapes again" in refused(folder, unnamed)
     other = EVALUATE.replace("mine:shapes", "mine:gray")
@@ -113,39 +113,44 @@ def test_a_data_set(folder):
     assert "--dataset=mine:shapes" in evaluate and "mine:" in export
 
 
-def test_an_augmentation(here):
-    own = runs.Run.open("runs/shapes", dataset="mine:shapes").settings
+def test_an_augmentation(working_dir):
+    settings = runs.Run.open("runs/shapes", dataset="mine:shapes").settings
     images = np.full([3, 8, 8, 3], 128, np.uint8)
     seeds = np.array([[0, 1], [0, 2], [0, 1]], np.int32)
-    changed = input_pipeline.augmentation(own)(images, seeds).numpy()
+    changed = input_pipeline.augmentation(settings)(images, seeds).numpy()
     assert (changed[0] == changed[2]).all() and changed[0].any()
     assert (changed[0] != changed[1]).all()
     shutil.copytree("runs/shapes", "runs/longer")
     more = "--resume", "--run_dir=runs/longer", "--epochs=2"
-    done = tool(here, PRETRAIN, *more)
-    assert done.returncode == 0, done.stderr
-    assert "resumed" in done.stdout and "2/2" in done.stdout
+    process = tool(working_dir, PRETRAIN, *more)
+    assert process.returncode == 0, process.stderr
+    assert "resumed" in process.stdout and "2/2" in process.stdout
     # Of the run's own flagfile alone nothing is imported, of one's own it is.
     command = "tools/pretrain.py --flagfile=runs/longer/settings.flags"
     named = "--dataset=mine:shapes", "--objective=mine:neighbours"
-    line = refused(here, command, *more, *named)
+    line = refused(working_dir, command, *more, *named)
     assert "--augmentation must name mine:darker again" in line
     shutil.copy("runs/longer/settings.flags", "mine.flags")
-    done = tool(here, "tools/pretrain.py --flagfile=mine.flags", *more)
-    assert done.returncode == 0, done.stderr
+    process = tool(
+        working_dir, "tools/pretrain.py --flagfile=mine.flags", *more
+    )
+    assert process.returncode == 0, process.stderr
 
 
-def test_an_objective(here):
-    own = runs.Run.open("runs/shapes", dataset="mine:shapes").settings
-    loss = builders.loss(own)
+def test_an_objective(working_dir):
+    settings = runs.Run.open("runs/shapes", dataset="mine:shapes").settings
+    loss = builders.loss(settings)
     assert type(loss).__name__ == "Neighbours" and loss.temperature == 0.1
     flags = dict(flag.split("=") for flag in shlex.split(PRETRAIN)[1:])
-    assert own.objective == flags["--objective"] == "mine:neighbours"
-    done = tool(
-        here, PRETRAIN, "--objective=mine:neighbours+ce", "--run_dir=runs/joint"
+    assert settings.objective == flags["--objective"] == "mine:neighbours"
+    process = tool(
+        working_dir,
+        PRETRAIN,
+        "--objective=mine:neighbours+ce",
+        "--run_dir=runs/joint",
     )
-    assert done.returncode == 0, done.stderr
-    assert "a loss of your own, weight 0.5; cross-entropy" in done.stdout
+    assert process.returncode == 0, process.stderr
+    assert "a loss of your own, weight 0.5; cross-entropy" in process.stdout
     (figures,) = run_files.RunDirectory("runs/joint").metrics()
     assert figures["classifier_loss"] > 0
     with pytest.raises(
@@ -158,11 +163,13 @@ def test_a_measure(folder):
     stage = run_files.RunDirectory(folder / "runs/shapes/linear")
     if not stage.exists():
         assert tool(folder, TRAIN_LINEAR).returncode == 0
-    done = tool(folder, EVALUATE)
-    assert done.returncode == 0, done.stderr
+    process = tool(folder, EVALUATE)
+    assert process.returncode == 0, process.stderr
     measured = json.loads(stage.evaluation_file.read_text())["measures"]
     assert measured.keys() == {"class_gap"} and 0 < measured["class_gap"] < 2
-    (row,) = [x for x in done.stdout.splitlines() if "class_gap" in x]
+    (row,) = [
+        line for line in process.stdout.splitlines() if "class_gap" in line
+    ]
     assert row.split() == ["class_gap", f"{measured['class_gap']:.4f}"]
     # The report is made anew from the files alone.
     report = "tools/report.py runs/shapes/linear --run_dir=runs/page"
@@ -205,7 +212,7 @@ def test_what_is_wrong_is_one_line_and_begins_no_run(
     assert not (folder / "runs/wrong").exists()
 
 
-def test_python_takes_the_same_names(here):
+def test_python_takes_the_same_names(working_dir):
     source = data.load("mine:shapes", "test", "arrays")
     assert (source.name, source.split) == ("mine:shapes", "test")
     assert source.num_examples == 24
@@ -215,6 +222,6 @@ def test_python_takes_the_same_names(here):
 
 def test_every_flag_of_the_page_is_one_of_trust():
     rows = re.findall(r"^\| `--(\w+)`.*?`function\((.*?)\)`", PAGE, re.M)
-    assert {x: names.split(", ") if names else [] for x, names in rows} == {
-        x: [*names] for x, names in trust.FLAGS.items()
-    }
+    assert {
+        flag: names.split(", ") if names else [] for flag, names in rows
+    } == {flag: [*names] for flag, names in trust.FLAGS.items()}
