@@ -31,7 +31,9 @@ def dataset(pixels=None, labels=None):
 
 def read(views):
     parts = zip(*views, strict=True)
-    return [np.concatenate([np.asarray(x) for x in part]) for part in parts]
+    return [
+        np.concatenate([np.asarray(array) for array in part]) for part in parts
+    ]
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
@@ -56,18 +58,18 @@ def test_views_differ_from_one_another_and_every_time():
     # Which other tests may have set: two crops of 8 pixels can be the same.
     tf.random.set_seed(0)
 
-    def made(seed=0):
+    def view_batches(seed=0):
         return data.views_of(dataset().batch(5), seed=seed, crop_area=(0.3, 1))
 
-    batches = made()
+    batches = view_batches()
     first, second = read(batches)[0], read(batches)[0]
     assert first.shape == (10, 2, SIDE, SIDE, 3)
     every = np.concatenate([first, second]).reshape(40, -1)
     assert len(np.unique(every, axis=0)) == 40
-    again = made()
+    again = view_batches()
     for expected in (first, second):  # but the seed says what they are
         np.testing.assert_array_equal(read(again)[0], expected)
-    assert (read(made(seed=1))[0] != first).any()
+    assert (read(view_batches(seed=1))[0] != first).any()
 
 
 def test_crop_flip_and_policy_are_those_of_make_views():
@@ -154,14 +156,22 @@ def test_replicas_train_on_them(mirrored_strategy):
     ("photos", "options", "message"),
     [
         (lambda: noise(), {}, "`dataset` must be a tf.data.Dataset; data.from"),
-        (lambda: dataset().map(lambda x, y: x), {}, "must yield .image, label"),
         (
-            lambda: dataset().map(lambda x, y: {"image": x, "label": y}),
+            lambda: dataset().map(lambda image, label: image),
             {},
             "must yield .image, label",
         ),
         (
-            lambda: dataset().map(lambda x, y: (tf.cast(x, tf.int32), y)),
+            lambda: dataset().map(
+                lambda image, label: {"image": image, "label": label}
+            ),
+            {},
+            "must yield .image, label",
+        ),
+        (
+            lambda: dataset().map(
+                lambda image, label: (tf.cast(image, tf.int32), label)
+            ),
             {"batch_size": 2},
             "uint8 or floats in 0..255, got ",
         ),

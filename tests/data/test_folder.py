@@ -38,15 +38,15 @@ def load(root, split="train", **options):
 
 
 @pytest.fixture
-def given(tmp_path):
+def image_root(tmp_path):
     """A folder with train/ of 3 + 2 and test/ of 1 + 2 images."""
     make_folder(tmp_path / "train", {"dog": 3, "cat": 2})
     make_folder(tmp_path / "test", {"dog": 1, "cat": 2})
     return tmp_path
 
 
-def test_given_split(given):
-    train, test = load(given), load(given, "test")
+def test_given_split(image_root):
+    train, test = load(image_root), load(image_root, "test")
     assert train.class_names == test.class_names == ("cat", "dog")
     assert (train.num_examples, test.num_examples) == (5, 3)
     assert (train.name, train.split) == ("folder", "train")
@@ -56,10 +56,10 @@ def test_given_split(given):
     pairs = list(test.records(None).map(test.read).as_numpy_iterator())
     assert [label for _, label in pairs] == [0, 0, 1]
     assert [contents for contents, _ in pairs] == [
-        (given / name).read_bytes() for name in test.ids
+        (image_root / name).read_bytes() for name in test.ids
     ]
-    (given / "test").rename(given / "val")
-    assert load(given, "test").ids[0] == "val/cat/00.png"
+    (image_root / "test").rename(image_root / "val")
+    assert load(image_root, "test").ids[0] == "val/cat/00.png"
 
 
 def names(ids):
@@ -104,18 +104,18 @@ def test_the_split_of_a_file_is_its_own(tmp_path):
     for index in (0, 7, 23):
         (tmp_path / f"one/a/{index:02d}.png").unlink()
     write_image(tmp_path / "one/b/new.png")
-    left = {x for x in before if (tmp_path / "one" / x).exists()}
+    left = {path for path in before if (tmp_path / "one" / path).exists()}
     assert set(load(tmp_path / "one", "test").ids) - {"b/new.png"} == left
     (tmp_path / "one/a").rename(tmp_path / "one/c")
-    moved = {x.replace("a/", "c/") for x in left}
+    moved = {path.replace("a/", "c/") for path in left}
     assert set(load(tmp_path / "one", "test").ids) - {"b/new.png"} == moved
     # Classes whose files are named alike are split alike.
     make_folder(tmp_path / "two", {"x": 30, "y": 30})
-    of_x, of_y = (
+    names_x, names_y = (
         names(n for n in load(tmp_path / "two", "test").ids if n[0] == c)
         for c in "xy"
     )
-    assert of_x == of_y and 0 < len(of_x) < 30
+    assert names_x == names_y and 0 < len(names_x) < 30
     (tmp_path / "two/x").rename(tmp_path / "two/train")  # as a class may be
     assert load(tmp_path / "two").class_names == ("train", "y")
 
@@ -125,21 +125,21 @@ def test_the_split_of_a_file_is_its_own(tmp_path):
     np.testing.assert_array_equal(drawn, [1, 2, 6, 7, 14, 15])
 
 
-def test_image_size_is_that_of_all_or_none(given):
-    write_image(given / "train/cat/wide.png", size=(8, 10))
-    assert load(given).image_size is None
-    assert load(given, "test").image_size == 8
-    assert load(given, "test", check_images=False).image_size is None
+def test_image_size_is_that_of_all_or_none(image_root):
+    write_image(image_root / "train/cat/wide.png", size=(8, 10))
+    assert load(image_root).image_size is None
+    assert load(image_root, "test").image_size == 8
+    assert load(image_root, "test", check_images=False).image_size is None
 
 
-def test_extensions_in_any_case_and_hidden_files(given):
-    write_image(given / "train/cat/a.JPEG")
-    write_image(given / "train/cat/b.Jpg")
-    (given / "train/cat/.DS_Store").write_text("hidden")
-    (given / "train/.cache").mkdir()
-    write_image(given / "train/cat/.thumbs/a.png")
-    (given / "train/README.txt").write_text("beside the classes")
-    assert load(given).ids == (
+def test_extensions_in_any_case_and_hidden_files(image_root):
+    write_image(image_root / "train/cat/a.JPEG")
+    write_image(image_root / "train/cat/b.Jpg")
+    (image_root / "train/cat/.DS_Store").write_text("hidden")
+    (image_root / "train/.cache").mkdir()
+    write_image(image_root / "train/cat/.thumbs/a.png")
+    (image_root / "train/README.txt").write_text("beside the classes")
+    assert load(image_root).ids == (
         "train/cat/00.png", "train/cat/01.png", "train/cat/a.JPEG",
         "train/cat/b.Jpg", "train/dog/00.png", "train/dog/01.png",
         "train/dog/02.png",
@@ -147,9 +147,9 @@ def test_extensions_in_any_case_and_hidden_files(given):
 
 
 @pytest.fixture
-def with_bad(given):
+def with_bad(image_root):
     """The given folder with five bad files in train/."""
-    cat = given / "train/cat"
+    cat = image_root / "train/cat"
     (cat / "empty.png").write_bytes(b"")
     (cat / "bytes.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     (cat / "text.jpg").write_text("not an image")
@@ -159,7 +159,7 @@ def with_bad(given):
     contents = (cat / "whole.jpg").read_bytes()
     (cat / "cut.jpg").write_bytes(contents[: len(contents) // 2])
     (cat / "whole.jpg").unlink()
-    return given
+    return image_root
 
 
 def test_bad_files_stop_with_their_paths(with_bad):
@@ -194,22 +194,22 @@ def test_bad_files_can_be_skipped(with_bad):
     assert labels == source.labels.tolist() == [0, 0, 1, 1, 1]
 
 
-def test_files_of_other_kinds_are_no_images(given):
+def test_files_of_other_kinds_are_no_images(image_root):
     for name in ("dog/notes.txt", "dog/Thumbs.db", "cat/a.webp"):
-        (given / "train" / name).write_text("no image")
-    source = load(given)
+        (image_root / "train" / name).write_text("no image")
+    source = load(image_root)
     assert (source.num_examples, source.skipped) == (5, ())
     assert source.ignored == (
         "train/cat/a.webp", "train/dog/Thumbs.db", "train/dog/notes.txt",
     )  # fmt: skip
-    for path in (given / "train/cat").glob("*.png"):
+    for path in (image_root / "train/cat").glob("*.png"):
         path.unlink()
     with pytest.raises(
         ValueError,
         match="`train/cat` must hold at least one .jpg .* .png image, got none "
         "in .* but a.webp",
     ):
-        load(given)
+        load(image_root)
 
 
 @pytest.mark.parametrize(
@@ -240,10 +240,12 @@ def test_files_of_other_kinds_are_no_images(given):
          "classes that are called by a line of text each, got 'a"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_folder_is_named(given, change, options, message):
-    subprocess.run(change, shell=True, check=True, cwd=given)
+def test_what_is_wrong_with_a_folder_is_named(
+    image_root, change, options, message
+):
+    subprocess.run(change, shell=True, check=True, cwd=image_root)
     with pytest.raises(ValueError, match=message):
-        load(given, **options)
+        load(image_root, **options)
 
 
 @pytest.mark.parametrize(
@@ -322,39 +324,39 @@ def test_of_several_labels_each_keeps_training_images():
     [("Training", "Testing"), ("TRAIN", "Val"), ("Train", "validation"),
      ("training", "valid"), ("train", "Test")],
 )  # fmt: skip
-def test_splits_have_many_names(given, train, test):
-    (given / "train").rename(given / "kept")
-    (given / "kept").rename(given / train)
-    (given / "test").rename(given / "kept")
-    (given / "kept").rename(given / test)
-    assert load(given).ids[0] == f"{train}/cat/00.png"
-    assert load(given, "test").num_examples == 3
+def test_splits_have_many_names(image_root, train, test):
+    (image_root / "train").rename(image_root / "kept")
+    (image_root / "kept").rename(image_root / train)
+    (image_root / "test").rename(image_root / "kept")
+    (image_root / "kept").rename(image_root / test)
+    assert load(image_root).ids[0] == f"{train}/cat/00.png"
+    assert load(image_root, "test").num_examples == 3
 
 
-def test_a_rare_class_may_be_missing_in_test(given):
+def test_a_rare_class_may_be_missing_in_test(image_root):
     for name in ("cat", "dog"):
-        write_image(given / "train" / name / "more.png")
-    shutil.rmtree(given / "test/dog")
-    test = load(given, "test")
-    assert test.class_names == load(given).class_names == ("cat", "dog")
+        write_image(image_root / "train" / name / "more.png")
+    shutil.rmtree(image_root / "test/dog")
+    test = load(image_root, "test")
+    assert test.class_names == load(image_root).class_names == ("cat", "dog")
     assert test.labels.tolist() == [0, 0]
-    (given / "test/dog").mkdir()
-    assert load(given, "test").labels.tolist() == [0, 0]
+    (image_root / "test/dog").mkdir()
+    assert load(image_root, "test").labels.tolist() == [0, 0]
 
 
-def test_a_test_split_of_unseen_classes_has_its_own(given):
+def test_a_test_split_of_unseen_classes_has_its_own(image_root):
     for number, name in enumerate(("cat", "dog")):
-        (given / "test" / name).rename(given / f"test/bird_{number}")
-    assert load(given).class_names == ("cat", "dog")
-    test = load(given, "test")
+        (image_root / "test" / name).rename(image_root / f"test/bird_{number}")
+    assert load(image_root).class_names == ("cat", "dog")
+    test = load(image_root, "test")
     assert test.class_names == ("bird_0", "bird_1")
     assert test.labels.tolist() == [0, 0, 1]
 
 
-def test_names_in_any_bytes_and_form(given):
+def test_names_in_any_bytes_and_form(image_root):
     """Bytes that are no UTF-8, letters in two forms, brackets, links."""
     for split in ("train", "test"):
-        folder = given / split
+        folder = image_root / split
         latin = os.fsdecode(os.fsencode(folder) + b"/caf\xe9")
         os.mkdir(latin)
         shutil.copy(
@@ -364,7 +366,7 @@ def test_names_in_any_bytes_and_form(given):
         (folder / unicodedata.normalize(form, "\xe9t\xe9")).symlink_to("dog")
         (folder / "__MACOSX/dog").mkdir(parents=True)
         (folder / "__MACOSX/dog/._00.png").write_bytes(b"no image")
-    train, test = load(given), load(given, "test")
+    train, test = load(image_root), load(image_root, "test")
     names = ("caf\\xe9", "cat", "dog", "\xe9t\xe9")
     assert train.class_names == test.class_names == names
     assert train.num_examples == 1 + 2 + 3 + 3
@@ -388,30 +390,30 @@ def test_runs_beside_the_classes_are_no_classes(tmp_path):
         load(tmp_path)
 
 
-def test_what_is_no_regular_file_is_not_read(given):
-    cat = given / "train/cat"
+def test_what_is_no_regular_file_is_not_read(image_root):
+    cat = image_root / "train/cat"
     os.mkfifo(cat / "pipe.png")
     (cat / "zero.jpg").symlink_to("/dev/zero")
     (cat / "gone.jpg").symlink_to("nowhere")
     with pytest.raises(
         ValueError, match=r"3 bad files of 8 .* \(the first: no regular file\)"
     ):
-        load(given)
-    assert load(given, skip_bad_images=True).num_examples == 5
+        load(image_root)
+    assert load(image_root, skip_bad_images=True).num_examples == 5
 
 
-def test_16_bits_that_hold_12_are_refused(given):
+def test_16_bits_that_hold_12_are_refused(image_root):
     values = np.arange(64, dtype=np.uint16).reshape(8, 8)
-    Image.fromarray(values * 64).save(given / "train/cat/deep.png")
+    Image.fromarray(values * 64).save(image_root / "train/cat/deep.png")
     with pytest.raises(ValueError, match="16 bits must .* below 4096 of 65536"):
-        load(given)
-    Image.fromarray(values * 1024).save(given / "train/cat/whole.png")
-    assert load(given).num_examples == 7  # one uses the whole range
+        load(image_root)
+    Image.fromarray(values * 1024).save(image_root / "train/cat/whole.png")
+    assert load(image_root).num_examples == 7  # one uses the whole range
 
 
-def test_a_vanished_file_is_an_error_that_names_it(given):
-    source = load(given)
-    pathlib.Path(given / source.ids[0]).unlink()
+def test_a_vanished_file_is_an_error_that_names_it(image_root):
+    source = load(image_root)
+    pathlib.Path(image_root / source.ids[0]).unlink()
     with pytest.raises(tf.errors.NotFoundError, match="00.png"):
         source.read(tf.constant(0))
 
@@ -438,9 +440,11 @@ def test_a_split_by_class_holds_whole_classes_out(tmp_path):
     assert {*half.class_names} >= {*test.class_names}
 
 
-def test_a_split_by_class_needs_four_classes_and_no_splits(given, tmp_path):
+def test_a_split_by_class_needs_four_classes_and_no_splits(
+    image_root, tmp_path
+):
     with pytest.raises(ValueError, match="must be image for a folder that has"):
-        load(given, split_by="class")
+        load(image_root, split_by="class")
     root = make_folder(tmp_path / "three", dict.fromkeys("abc", 1))
     with pytest.raises(
         ValueError, match="must have 4 classes or more .* got 3"

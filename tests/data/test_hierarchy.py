@@ -10,8 +10,8 @@ ANCESTORS = [[0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4]]
 
 
 def test_names_are_paths():
-    found = hierarchy.read_ancestors("names", NAMES)
-    np.testing.assert_array_equal(found, ANCESTORS)
+    ancestors = hierarchy.read_ancestors("names", NAMES)
+    np.testing.assert_array_equal(ancestors, ANCESTORS)
 
 
 def test_a_file_gives_parents(tmp_path):
@@ -22,8 +22,8 @@ def test_a_file_gives_parents(tmp_path):
         "animal,cat\nx,other\n"
     )
     names = ("poodle", "pug", "cat", "stone")
-    found = hierarchy.read_ancestors(str(path), names)
-    np.testing.assert_array_equal(found, ANCESTORS[:4])
+    ancestors = hierarchy.read_ancestors(str(path), names)
+    np.testing.assert_array_equal(ancestors, ANCESTORS[:4])
     with pytest.raises(ValueError, match="a row for every class, got none for"):
         hierarchy.read_ancestors(str(path), ("pug", "emu"))
     with pytest.raises(ValueError, match="some class a parent, got a, b"):

@@ -35,13 +35,13 @@ def refused(contents):
 def test_places_are_counted_across_windows(window, monkeypatch):
     monkeypatch.setattr(image_bytes, "_WINDOW", window)
     for contents in (b"", b"x", b"axb", b"axxbcaxbc", b"xaxb0aaxbbaxbcaxb"):
-        found = image_bytes._count_matches(
+        count = image_bytes._count_matches(
             tf.constant(contents),
             ord("x"),
             [-1, 1, 2],
             lambda a, b, _: (a == ord("a")) & (b == ord("b")),
         )
-        assert found == len(re.findall(rb"axb(?=.)", contents))
+        assert count == len(re.findall(rb"axb(?=.)", contents))
 
 
 def test_a_refusal_comes_before_what_it_guards():
@@ -89,9 +89,9 @@ def test_the_number_of_scans_is_bounded():
 
 def test_other_bytes_are_not_taken_for_scans():
     """Videos behind images have such pairs by the dozen."""
-    rest = b"\xff\xda\0\x08\2" + b"\xff\xda\x01\x08\1" + b"\xff\xda\0\x07\1"
+    pairs = b"\xff\xda\0\x08\2" + b"\xff\xda\x01\x08\1" + b"\xff\xda\0\x07\1"
     expected = tf.io.decode_image(jpeg())
-    np.testing.assert_array_equal(decoded(jpeg() + rest * 200), expected)
+    np.testing.assert_array_equal(decoded(jpeg() + pairs * 200), expected)
 
 
 def chunk(kind, data):
@@ -129,9 +129,9 @@ def test_depths_are_what_pil_reads(bits, colors):
 
 def test_interlaced_rows():
     """A single pixel in each of the first passes: one row of one pixel."""
-    one = PNG_PIXELS[:1, :1]
-    contents = png(header(1, 1, interlace=1), rows=one)
-    np.testing.assert_array_equal(decoded(contents), one)
+    pixel = PNG_PIXELS[:1, :1]
+    contents = png(header(1, 1, interlace=1), rows=pixel)
+    np.testing.assert_array_equal(decoded(contents), pixel)
 
 
 def test_an_animation_shows_its_own_image():
@@ -153,9 +153,9 @@ def test_compressed_texts_are_bounded():
     bomb = chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(10**5)))
     text = chunk(b"iTXt", b"a\0\0\0\0\0b")
     plain = chunk(b"tEXt", b"a\0TXT ITXt zTxt zTXT")
-    few = [header(5, 7), *[bomb] * 32, *[text] * 32, *[plain] * 99]
-    np.testing.assert_array_equal(decoded(png(*few)), PNG_PIXELS)
-    message = refused(png(*few, text))
+    chunks = [header(5, 7), *[bomb] * 32, *[text] * 32, *[plain] * 99]
+    np.testing.assert_array_equal(decoded(png(*chunks)), PNG_PIXELS)
+    message = refused(png(*chunks, text))
     assert "must have at most 64 compressed texts, got 65" in message
 
 

@@ -179,10 +179,10 @@ def test_a_photograph_of_a_camera():
 @tf.function(input_signature=[FILE, tf.TensorSpec([2, 2], tf.int32)])
 def both_crops(contents, seeds):
     """Views of the file, and of the image decoded as a whole."""
-    whole = images.decode_image(contents)
+    image = images.decode_image(contents)
     views = images.decode_and_crop(contents, seeds, 24)
     assert views.shape == [2, 24, 24, 3] and views.dtype == tf.uint8
-    return views, geometry.random_resized_crop(whole, seeds, 24)
+    return views, geometry.random_resized_crop(image, seeds, 24)
 
 
 def test_decode_and_crop_is_the_crop_of_the_decoded_image():
@@ -233,12 +233,12 @@ def test_a_truncated_file_gives_the_right_views_or_none():
 @tf.function
 def jpeg_views(contents, seeds, aspect):
     """Views of the window, and of the whole: several, and the first alone."""
-    whole = tf.io.decode_jpeg(contents, channels=3)
+    image = tf.io.decode_jpeg(contents, channels=3)
     return [
         crop(source, seed, 8, area=(0.1, 1.0), aspect=aspect)
         for crop, source in (
             (images.random_resized_crop_jpeg, contents),
-            (geometry.random_resized_crop, whole),
+            (geometry.random_resized_crop, image),
         )
         for seed in (seeds, seeds[0])
     ]

@@ -113,8 +113,13 @@ def test_images_that_exif_turns_are_told(folder, order):
 def test_a_cache_that_cannot_be_used_is_none(folder, looks, cache_home):
     load(folder)
     (file,) = cache_home.iterdir()
-    whole = file.read_bytes()
-    for damage in (b"", whole[:100], whole[:-50], b"PK\x03\x04" + bytes(99)):
+    contents = file.read_bytes()
+    for damage in (
+        b"",
+        contents[:100],
+        contents[:-50],
+        b"PK\x03\x04" + bytes(99),
+    ):
         file.write_bytes(damage)
         assert load(folder).num_examples == 7
     assert looks == [7] * 5
@@ -134,10 +139,10 @@ def test_the_cache_keeps_what_was_read_last(cache_home, monkeypatch):
         cache.write(name, keys, columns)
         os.utime(cache._path(name), (ord(name), ord(name)))
     # Files of 7 KB: of those before the last one, none fits beside it.
-    there = [
+    cached_names = [
         n for n in "abcde" if cache.read(n, keys, {"x": keys.copy()}).any()
     ]
-    assert there == ["e"]
+    assert cached_names == ["e"]
 
 
 def test_a_write_that_is_killed_leaves_a_whole_file(cache_home):

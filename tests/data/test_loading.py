@@ -41,8 +41,8 @@ def write_manifest(photos, splits=("train", "val", "test")):
 
 
 def shades(source):
-    return {int(x[0, 0, 0]) for images, _ in data.make_examples(source, 2)
-            for x in images}  # fmt: skip
+    return {int(image[0, 0, 0]) for images, _ in data.make_examples(source, 2)
+            for image in images}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", [str, pathlib.Path])
@@ -52,9 +52,9 @@ def test_a_path_is_a_data_set_of_three_splits(photos, kind, is_manifest):
     train = data.load(path)
     assert train.split == "train" and train.num_examples == 6
     parts = [train, data.load(path, "validation"), data.load(path, "test")]
-    assert [x.num_examples for x in parts] == [6, 2, 4]
+    assert [part.num_examples for part in parts] == [6, 2, 4]
     assert parts[1].split == data.load(path, "val").split == "validation"
-    assert {x.class_names for x in parts} == {("cat", "dog")}
+    assert {part.class_names for part in parts} == {("cat", "dog")}
     assert set.union(*map(shades, parts)) == set(range(1, 13))
 
 
@@ -67,10 +67,10 @@ def test_the_path_of_tfrecord_files(photos, tmp_path):
         data.load(tmp_path / "records", "validation")
 
 
-@pytest.mark.parametrize("given", ["train test", "train val", ""])
-def test_without_three_splits_there_is_no_validation(photos, given):
+@pytest.mark.parametrize("split_names", ["train test", "train val", ""])
+def test_without_three_splits_there_is_no_validation(photos, split_names):
     """What tests, as val where there is no other, never chooses too."""
-    splits = given.split()
+    splits = split_names.split()
     manifest = write_manifest(photos, splits or ("train",))
     if not splits:  # a hash decides what tests
         photos = photos / "train"

@@ -37,7 +37,7 @@ CSV = (
 )
 
 
-def as_lines(contents):
+def table_text(contents):
     """The rows of `CSV` in the other formats."""
     rows = [
         ("dog", "images/3.png", "train"),
@@ -56,7 +56,7 @@ def as_lines(contents):
 
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl"])
 def test_every_format_gives_the_same(images, kind):
-    contents = CSV if kind == "csv" else as_lines(kind)
+    contents = CSV if kind == "csv" else table_text(kind)
     train = load(images, f"a.{kind}", contents)
     test = load(images, f"a.{kind}", None, "test")
     assert train.class_names == test.class_names == ("a, cat", "dog")
@@ -108,8 +108,8 @@ def test_several_labels(images):
         {"path": "images/1.png", "labels": [], "split": "train"},
         {"path": "images/2.png", "labels": "dog", "split": "test"},
     ]
-    of_lines = "\n".join(map(json.dumps, lines))
-    for name, contents in (("a.csv", rows), ("a.jsonl", of_lines)):
+    json_lines = "\n".join(map(json.dumps, lines))
+    for name, contents in (("a.csv", rows), ("a.jsonl", json_lines)):
         train = load(images, name, contents)
         assert train.class_names == ("cat", "dog") and train.is_multi_label
         np.testing.assert_array_equal(train.labels, [[1, 1], [0, 0]])
@@ -237,7 +237,7 @@ def test_tables_as_excel_writes_them(images):
     """Semicolons where numbers have decimal commas; capitals; UTF-16."""
     rows = [("Path", "Label ", "notes"), ("images/0.png", "a", "1,5")]
     rows.append(("images/1.png", "b;c", "2"))
-    text = "\r\n".join(";".join(f'"{x}"' for x in row) for row in rows)
+    text = "\r\n".join(";".join(f'"{cell}"' for cell in row) for row in rows)
     train = load(images, "a.csv", "\ufeff" + text)
     assert train.class_names == ("a", "b;c") and train.num_examples == 2
     (images / "b.csv").write_text(text, "utf-16")

@@ -214,9 +214,9 @@ def test_a_shard_reads_its_own_rows_only(source):
     ordered = dataclasses.replace(
         source, read=read, records=lambda seeds: source.records(None)
     )
-    own = data.make_views(ordered, 4, shard=(1, 2))
-    assert own.element_spec[0].shape.as_list() == [2, 2, 16, 16, 3]
-    labels = np.array([labels for _, labels in take(own, 10)])
+    shard_views = data.make_views(ordered, 4, shard=(1, 2))
+    assert shard_views.element_spec[0].shape.as_list() == [2, 2, 16, 16, 3]
+    labels = np.array([labels for _, labels in take(shard_views, 10)])
     assert (labels.flat == [2, 3, 6, 7, 10, 11, 14, 15, 18, 19] * 2).all()
     with pytest.raises(tf.errors.InvalidArgumentError):
         take(data.make_views(ordered, 4, shard=(0, 2)), 1)
@@ -291,10 +291,10 @@ def test_examples_come_once_in_order_with_the_rest(source):
 def test_examples_at_positions_are_all_that_is_read(
     source, in_file_order, positions
 ):
-    wanted = tf.constant(positions, tf.int64)
+    position_tensor = tf.constant(positions, tf.int64)
 
     def read(index):
-        tf.debugging.Assert(tf.reduce_any(index == wanted), [index])
+        tf.debugging.Assert(tf.reduce_any(index == position_tensor), [index])
         return source.read(index)
 
     some = dataclasses.replace(source, read=read)

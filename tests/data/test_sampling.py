@@ -75,10 +75,10 @@ def check_is_even(images, share):
 def test_the_run_reaches_every_image_in_fresh_orders(source):
     epochs = epochs_of(data.class_balanced(source, 12, 3), 12, 40)
     assert set(epochs.flat) == set(range(88))
-    of_largest = [
+    largest_class_orders = [
         tuple(i for i in epoch.flat if LABELS[i] == 0) for epoch in epochs
     ]
-    assert len(set(of_largest)) == 40
+    assert len(set(largest_class_orders)) == 40
     first_classes = {tuple(LABELS[epoch[0, :4]]) for epoch in epochs}
     assert len(first_classes) > 35  # of 840 orders of four classes
     # Even where each batch has all classes, their order differs.
@@ -99,9 +99,9 @@ def test_ties_fall_at_random(source):
 
 
 def test_counts_stay_exact_in_long_epochs():
-    used = tf.constant([0, 1, 0, 1, 0, 1], tf.int64) + 2**40
+    counts = tf.constant([0, 1, 0, 1, 0, 1], tf.int64) + 2**40
     for seed in range(20):
-        chosen = sampling._least_used(used, 3, tf.constant([seed, 0]))
+        chosen = sampling._least_used(counts, 3, tf.constant([seed, 0]))
         assert sorted(chosen.numpy()) == [0, 2, 4]
 
 

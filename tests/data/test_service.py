@@ -80,19 +80,19 @@ def test_each_worker_makes_epochs_of_its_own(source, address):
     assert served.cardinality() == tf.data.INFINITE_CARDINALITY
     assert served.options() == local.options()
     reference = Reference(local, 5, first=7)
-    found = collections.defaultdict(list)
+    steps_by_epoch = collections.defaultdict(list)
     for batch in served:
         epoch, step = reference.find(batch)
-        found[epoch].append(step)
+        steps_by_epoch[epoch].append(step)
         # The trainer may learn of the worker of epoch 1 after a while.
-        if len(found) > 20 and len(found[1]) == 3:
+        if len(steps_by_epoch) > 20 and len(steps_by_epoch[1]) == 3:
             break
-    assert found.pop(1) == [2, 3, 4]
-    for steps in found.values():
+    assert steps_by_epoch.pop(1) == [2, 3, 4]
+    for steps in steps_by_epoch.values():
         assert steps == list(range(len(steps)))
     # Whole, but for what the two workers are at and have not sent yet.
-    epochs = range(2, 1 + max(found))
-    assert sum(len(found[epoch]) < 5 for epoch in epochs) <= 8
+    epochs = range(2, 1 + max(steps_by_epoch))
+    assert sum(len(steps_by_epoch[epoch]) < 5 for epoch in epochs) <= 8
 
 
 @pytest.mark.parametrize("kind", ["folder", "balanced"])
@@ -111,10 +111,10 @@ def test_other_pipelines_travel(kind, address, image_folder):
 
 def test_consumers_of_one_job_share_its_batches(source, address):
     local = data.make_views(source, 4)
-    both = [
+    iterators = [
         iter(data.through_service(local, address, "shared")) for _ in range(2)
     ]
-    batches = [next(iterator) for _ in range(20) for iterator in both]
+    batches = [next(iterator) for _ in range(20) for iterator in iterators]
     reference = Reference(local, 5)
     assert len({reference.find(batch) for batch in batches}) == 40
 
@@ -124,11 +124,11 @@ def test_workers_of_a_run_name_their_job(source, address):
     options = {"data_service": address, "mix": augment.MixUp(num_classes=22)}
     with pytest.raises(ValueError, match="`job_name` must be given"):
         data.make_views(source, 4, shard=(0, 2), **options)
-    both = [
+    shards = [
         data.make_views(source, 4, shard=(i, 2), job_name="run", **options)
         for i in range(2)
     ]
-    for batches in both:
+    for batches in shards:
         views, labels = next(iter(batches))
         assert len(views) == 2 and labels.shape == (2, 22)
 
@@ -160,9 +160,9 @@ service.check_service(address, seconds=0.5)
 
 def test_a_service_that_does_not_answer_is_an_error(port_in_use):
     for address in ([], [f"grpc://localhost:{port_in_use}"]):
-        done = forks.run(ASK, *address)
-        assert done.returncode == 1
-        assert "no worker answered within 0.5 s" in done.stderr
+        process = forks.run(ASK, *address)
+        assert process.returncode == 1
+        assert "no worker answered within 0.5 s" in process.stderr
 
 
 def test_a_port_is_not_shared(port_in_use, address):

@@ -164,15 +164,19 @@ def test_examples_are_decoded_once(image_folder, monkeypatch):
 
     def read(record):
         image, label = source.read(record)
-        kept = tf.numpy_function(reads.append, [label], [])
-        with tf.control_dependencies([kept] if kept is not None else []):
+        operation = tf.numpy_function(reads.append, [label], [])
+        with tf.control_dependencies(
+            [operation] if operation is not None else []
+        ):
             return image, tf.identity(label)
 
     counted = dataclasses.replace(source, read=read)
     for limit, epochs in ((examples._MAX_CACHED, 1), (100, 2)):
         monkeypatch.setattr(examples, "_MAX_CACHED", limit)
         batches = data.make_examples(counted, 8, image_size=16)
-        first, second = ([x.numpy() for x, _ in batches] for _ in range(2))
+        first, second = (
+            [images.numpy() for images, _ in batches] for _ in range(2)
+        )
         for a, b in zip(first, second, strict=True):
             np.testing.assert_array_equal(a, b)
         assert len(reads) == epochs * source.num_examples

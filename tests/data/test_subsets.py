@@ -20,10 +20,12 @@ def source(request):
     images = np.broadcast_to(
         pixels[:, None, None, None], [len(LABELS), 1, 1, 3]
     )
-    made = data.from_arrays(images, LABELS)
+    array_source = data.from_arrays(images, LABELS)
     if request.param == "by index":
-        return dataclasses.replace(made, ids=tuple(f"i{x}" for x in pixels))
-    return dataclasses.replace(made, labels=None)
+        return dataclasses.replace(
+            array_source, ids=tuple(f"i{pixel}" for pixel in pixels)
+        )
+    return dataclasses.replace(array_source, labels=None)
 
 
 def read_all(source, seeds=None):
@@ -64,9 +66,9 @@ def test_draw_has_exactly_so_many_of_each_class():
     [(0.5, [4, 2, 0, 5]), (0.2, [1, 1, 0, 2]), (0.99, [6, 3, 0, 9])],
 )
 def test_every_class_gives_its_share(fraction, held):
-    kept, out = subsets.hold_out(LABELS, fraction, seed=5)
+    train, out = subsets.hold_out(LABELS, fraction, seed=5)
     assert np.bincount(LABELS[out], minlength=4).tolist() == held
-    assert sorted([*kept, *out]) == list(range(len(LABELS)))
+    assert sorted([*train, *out]) == list(range(len(LABELS)))
     again = subsets.hold_out(LABELS, fraction, seed=5)[1]
     assert out.tolist() == again.tolist()
     other = subsets.hold_out(LABELS, fraction, seed=6)[1]
@@ -77,8 +79,8 @@ def test_of_several_labels_the_rarest_gives_its_share():
     """20 of label 0 alone, 10 of 0 and 1, 4 of 1 and 2, and 5 of none."""
     labels = np.repeat([[1, 0, 0], [1, 1, 0], [0, 1, 1], [0, 0, 0]],
                        [20, 10, 4, 5], axis=0)  # fmt: skip
-    kept, out = subsets.hold_out(labels, 0.2, seed=5)
-    assert sorted([*kept, *out]) == list(range(39))
+    train, out = subsets.hold_out(labels, 0.2, seed=5)
+    assert sorted([*train, *out]) == list(range(39))
     kinds = np.searchsorted([20, 30, 34], out, side="right")
     assert np.bincount(kinds, minlength=4).tolist() == [4, 2, 1, 1]
 
@@ -106,19 +108,19 @@ UNEVEN = np.repeat([0, 1, 2], [50, 20, 3])
 
 
 @pytest.mark.parametrize(
-    ("count", "of_each"),
+    ("count", "sizes"),
     [(3, [1, 1, 1]), (9, [3, 3, 3]), (23, [10, 10, 3]), (99, [50, 20, 3])],
 )
-def test_classes_are_drawn_alike(count, of_each):
+def test_classes_are_drawn_alike(count, sizes):
     drawn = subsets.draw_evenly(UNEVEN, count, seed=0)
     assert (np.diff(drawn) > 0).all()
-    assert np.bincount(UNEVEN[drawn], minlength=3).tolist() == of_each
+    assert np.bincount(UNEVEN[drawn], minlength=3).tolist() == sizes
     again, other = (subsets.draw_evenly(UNEVEN, count, seed) for seed in (0, 1))
     assert again.tolist() == drawn.tolist()
     assert other.tolist() != drawn.tolist() or count == 99
     # Fewer examples than classes are of different classes.
-    few = subsets.draw_evenly(np.repeat(range(10), 4), 6, seed=0)
-    assert len(set(few // 4)) == 6
+    sample = subsets.draw_evenly(np.repeat(range(10), 4), 6, seed=0)
+    assert len(set(sample // 4)) == 6
 
 
 def test_turns_count_within_a_class():
@@ -165,8 +167,8 @@ def test_other_labels_of_the_same_images():
     other = subsets.with_labels(source, np.array([1, 1, 0, 0, 1, 0]))
     assert other.labels.tolist() == [1, 1, 0, 0, 1, 0]
     pairs = other.records(None).map(other.read).as_numpy_iterator()
-    found = [(int(image[0, 0, 0]), int(label)) for image, label in pairs]
-    assert found == list(enumerate([1, 1, 0, 0, 1, 0]))
+    examples = [(int(image[0, 0, 0]), int(label)) for image, label in pairs]
+    assert examples == list(enumerate([1, 1, 0, 0, 1, 0]))
 
 
 def test_some_classes_become_the_classes_of_a_source(source):

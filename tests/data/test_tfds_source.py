@@ -51,13 +51,13 @@ def test_a_set_of_strangers_imports_no_module(tmp_path, monkeypatch):
     split = {"name": "train", "numBytes": "1", "shardLengths": ["1"]}
     written = json.dumps(info | {"splits": [split]})
     (folder / "dataset_info.json").write_text(written)
-    for place in (tmp_path, tmp_path / "sets"):
-        file = place / "their_features.py"
+    for directory in (tmp_path, tmp_path / "sets"):
+        file = directory / "their_features.py"
         file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
         written = json.dumps({"pythonClassName": "their_features.Image"})
         (folder / "features.json").write_text(written)
-        monkeypatch.syspath_prepend(place)
-        monkeypatch.chdir(tmp_path if place == tmp_path else "/")
+        monkeypatch.syspath_prepend(directory)
+        monkeypatch.chdir(tmp_path if directory == tmp_path else "/")
         with pytest.raises(ValueError, match="must name no module that is not"):
             data.load("tfds:theirs", "train", data_dir=str(tmp_path / "sets"))
         assert not (tmp_path / "ran").exists()
@@ -250,15 +250,15 @@ def gray_levels(source, seeds=None):
 def test_a_sequence_of_labels_is_several(tfds_dir):
     source = data.load("tfds:tiny_several", "test", tfds_dir)
     assert source.is_multi_label and source.class_names == ("a", "b", "c")
-    found = {
+    labels_by_level = {
         int(data.decode_image(image)[0, 0, 0]): label.numpy().tolist()
         for image, label in source.records(None).map(source.read)
     }
-    assert found == {0: [0, 0, 0], 1: [1, 0, 1], 2: [0, 1, 0]}
+    assert labels_by_level == {0: [0, 0, 0], 1: [1, 0, 1], 2: [0, 1, 0]}
     held = subsets.subset(source, np.arange(3))
     assert held.is_multi_label and held.labels.shape == (3, 3)
     _, labels = next(iter(data.make_views(source, 3)))
-    assert sorted(labels.numpy().tolist()) == sorted(found.values())
+    assert sorted(labels.numpy().tolist()) == sorted(labels_by_level.values())
 
 
 def test_a_set_is_read_encoded(tfds_dir):
@@ -283,16 +283,16 @@ def test_splits_can_be_joined_and_cut(tfds_dir):
             "tfds:tiny_photos", "train", tfds_dir, tfds_split=split, **options
         )
 
-    both = load("train+test")
+    union = load("train+test")
     expected = [(i, i % 3) for count in (10, 30) for i in range(count)]
-    assert sorted(gray_levels(both)) == sorted(expected)
+    assert sorted(gray_levels(union)) == sorted(expected)
     seeds = tf.constant([3, 4])
-    assert sorted(gray_levels(both, seeds)) == sorted(expected)
-    assert both.split == "train" and both.num_examples == 40
+    assert sorted(gray_levels(union, seeds)) == sorted(expected)
+    assert union.split == "train" and union.num_examples == 40
     assert load("train[:50%]").num_examples == 15
     parts = [load("train+test", shard=(i, 2)) for i in range(2)]
-    of_parts = [x for part in parts for x in gray_levels(part)]
-    assert sorted(of_parts) == sorted(expected)
+    examples = [example for part in parts for example in gray_levels(part)]
+    assert sorted(examples) == sorted(expected)
     with pytest.raises(ValueError, match="split nowhere, got .'train'"):
         load("nowhere")
     with pytest.raises(
@@ -332,11 +332,11 @@ def test_a_fresh_process_reads_the_files(tfds_dir):
         ]
         print(json.dumps([pixels, train.class_names, test.num_examples]))
     """
-    done = forks.run(program)
-    assert done.returncode == 0, done.stderr[-2000:]
-    pixels, class_names, num_test = json.loads(done.stdout.splitlines()[-1])
-    here = data.load("tfds:tiny_photos", "train", tfds_dir)
-    assert pixels == [level for level, _ in gray_levels(here)]
+    process = forks.run(program)
+    assert process.returncode == 0, process.stderr[-2000:]
+    pixels, class_names, num_test = json.loads(process.stdout.splitlines()[-1])
+    source = data.load("tfds:tiny_photos", "train", tfds_dir)
+    assert pixels == [level for level, _ in gray_levels(source)]
     assert (class_names, num_test) == (["a", "b", "c"], 3)
 
 
@@ -477,7 +477,7 @@ def test_one_channel_is_read_as_it_is_if_asked(tfds_dir):
     rgb = data.load("tfds:tiny_gray", "train", tfds_dir)
     gray = data.load("tfds:tiny_gray", "train", tfds_dir, channels=1)
     (images, labels), (repeated, _) = (
-        next(iter(data.make_examples(x, 12))) for x in (gray, rgb)
+        next(iter(data.make_examples(source, 12))) for source in (gray, rgb)
     )
     assert images.shape == (12, 8, 8, 1) and repeated.shape == (12, 8, 8, 3)
     np.testing.assert_array_equal(images[..., 0], repeated[..., 2])

@@ -64,12 +64,12 @@ def test_what_is_written_is_read(tmp_path):
     assert (train.num_examples, test.num_examples) == (20, 7)
     assert train.class_names == test.class_names == CLASSES
     assert train.image_size == 8 and not train.is_multi_label
-    found = contents(train)
-    assert sorted(found) == [(i, i % 3) for i in range(20)]
-    assert found != sorted(found)  # classes are mixed
+    examples = contents(train)
+    assert sorted(examples) == [(i, i % 3) for i in range(20)]
+    assert examples != sorted(examples)  # classes are mixed
     assert sorted(contents(test)) == [(i, i % 3) for i in range(7)]
     shuffled = contents(train, tf.constant([1, 2]))
-    assert sorted(shuffled) == sorted(found) and shuffled != found
+    assert sorted(shuffled) == sorted(examples) and shuffled != examples
     assert contents(train, tf.constant([1, 2])) == shuffled
     views, labels = next(iter(data.make_views(train, 4)))
     assert views.shape == (4, 2, 8, 8, 3)
@@ -103,12 +103,14 @@ def test_a_stopped_writer_goes_on(tmp_path):
     before = (tmp_path / "part/train-00000-of-00004").stat().st_mtime_ns
     lines = write(tmp_path / "part", shard_examples=6)
     assert lines[0].startswith("train-00002-of-00004  15 of 20")
-    files = {x.name: x.read_bytes() for x in (tmp_path / "whole").iterdir()}
+    files = {
+        path.name: path.read_bytes() for path in (tmp_path / "whole").iterdir()
+    }
     assert len(files) == 8
     index = json.loads(files.pop("tfrecords.json"))
-    of_part = json.loads((tmp_path / "part/tfrecords.json").read_text())
-    assert index.pop("states") and of_part.pop("states")  # times
-    assert index == of_part
+    part_index = json.loads((tmp_path / "part/tfrecords.json").read_text())
+    assert index.pop("states") and part_index.pop("states")  # times
+    assert index == part_index
     for name, content in files.items():
         assert (tmp_path / "part" / name).read_bytes() == content, name
     after = (tmp_path / "part/train-00000-of-00004").stat().st_mtime_ns
@@ -155,18 +157,18 @@ def write_others(path, pairs, image="image", label="label"):
             pixels = tf.fill([8, 8, 3], tf.constant(level, tf.uint8))
             content = tf.io.encode_png(pixels).numpy()
             if isinstance(value, str):
-                of_label = tf.train.Feature(
+                label_feature = tf.train.Feature(
                     bytes_list=tf.train.BytesList(value=[value.encode()])
                 )
             else:
-                of_label = tf.train.Feature(
+                label_feature = tf.train.Feature(
                     int64_list=tf.train.Int64List(value=[value])
                 )
             feature = {
                 image: tf.train.Feature(
                     bytes_list=tf.train.BytesList(value=[content])
                 ),
-                label: of_label,
+                label: label_feature,
             }
             example = tf.train.Example(
                 features=tf.train.Features(feature=feature)
@@ -190,8 +192,8 @@ def test_files_of_others(tmp_path, values):
         assert contents(train) == [(1, 1)] * 3 + [(2, 0)]
         assert contents(load(tmp_path, "test", **names)) == [(3, 1)]
         index = json.loads((tmp_path / "tfrecords.json").read_text())
-        of_train = [[value, str(value)] for value in sorted(values)]
-        assert index["labels"]["train"] == of_train
+        train_labels = [[value, str(value)] for value in sorted(values)]
+        assert index["labels"]["train"] == train_labels
     # More files, another look.
     write_others(tmp_path / "x-train.tfrecord-00002-of-00003", [(4, first)])
     assert load(tmp_path, **names).num_examples == 5
@@ -231,7 +233,9 @@ def test_what_is_wrong_is_named(tmp_path):
 def test_other_files_of_the_same_names_are_looked_at_again(tmp_path):
     """Of the same number and size, even: only their time tells."""
     names = {"tfrecord_features": ("image", "label", "text")}
-    train, test = (tmp_path / f"{x}-00000-of-00001" for x in ("train", "test"))
+    train, test = (
+        tmp_path / f"{split}-00000-of-00001" for split in ("train", "test")
+    )
     for labels in ((1, 2), (3, 4)):
         for path in (train, test):
             write_others(path, [(10, labels[0]), (20, labels[1])])
@@ -251,8 +255,8 @@ def test_other_files_of_the_same_names_are_looked_at_again(tmp_path):
 
 def test_a_copy_keeps_classes_without_an_image(tmp_path):
     images = np.zeros([4, 8, 8, 3], np.uint8)
-    few = data.from_arrays(images, [0, 1, 0, 1], CLASSES)
-    write(tmp_path, few, few)
+    source = data.from_arrays(images, [0, 1, 0, 1], CLASSES)
+    write(tmp_path, source, source)
     assert load(tmp_path).class_names == CLASSES
     for path in tmp_path.glob("*-of-*"):
         os.utime(path, (1, 1))
@@ -295,9 +299,9 @@ def test_weights_are_written_and_read(tmp_path):
         views = data.make_views(
             some, 6, crop_area=None, horizontal_flip=False, shard=shard
         )
-        for images, _, of_batch in views.take(4):
+        for images, _, batch_weights in views.take(4):
             levels = images[:, 0, 0, 0, 0].numpy()
-            np.testing.assert_allclose(of_batch, levels / 9.5, rtol=1e-5)
+            np.testing.assert_allclose(batch_weights, levels / 9.5, rtol=1e-5)
 
 
 def test_a_test_split_of_unseen_classes(tmp_path):
@@ -328,7 +332,7 @@ def with_bad_images(directory):
     """Three files, of which the second has a text and a half PNG file."""
     write(directory, shard_examples=7)
     path = directory / "train-00001-of-00003"
-    records = [x.numpy() for x in tf.data.TFRecordDataset(str(path))]
+    records = [tensor.numpy() for tensor in tf.data.TFRecordDataset(str(path))]
     with tf.io.TFRecordWriter(str(path)) as writer:
         for number, record in enumerate(records):
             example = tf.train.Example.FromString(record)

@@ -21,19 +21,22 @@ def test_training_is_a_function_of_the_step():
     source = data.from_tokens(tokens, np.arange(23) % 2, ["a", "b"])
 
     def batches(count, **options):
-        made = data.make_token_views(source, 6, 2, seed=3, **options)
-        return [(x.numpy(), y.numpy()) for x, y in made.take(count)]
+        dataset = data.make_token_views(source, 6, 2, seed=3, **options)
+        return [
+            (batch.numpy(), targets.numpy())
+            for batch, targets in dataset.take(count)
+        ]
 
-    whole = batches(7)
-    for step, expected in enumerate(whole[4:], start=4):
+    sequence = batches(7)
+    for step, expected in enumerate(sequence[4:], start=4):
         for got, want in zip(
             batches(1, start_step=step)[0], expected, strict=True
         ):
             np.testing.assert_array_equal(got, want)
     parts = [batches(7, shard=(index, 2)) for index in range(2)]
-    for (views, labels), *workers in zip(whole, *parts, strict=True):
+    for (views, labels), *workers in zip(sequence, *parts, strict=True):
         np.testing.assert_array_equal(
-            labels, np.concatenate([y for _, y in workers])
+            labels, np.concatenate([targets for _, targets in workers])
         )
         longest = (views[:, 0, 1:, 0] >= 0).sum(axis=1).max()
         assert views.shape == (6, 2, 1 + min(-(-longest // 8) * 8, 23), 2)
@@ -43,12 +46,12 @@ def test_training_is_a_function_of_the_step():
             length = part.shape[2]
             np.testing.assert_array_equal(rows[:, :, :length], part)
             assert (rows[:, :, length:, 0] == -1).all()
-    seeds = np.concatenate([views[:, :, 0] for views, _ in whole])
+    seeds = np.concatenate([views[:, :, 0] for views, _ in sequence])
     assert len(np.unique(seeds.reshape(-1, 2), axis=0)) == 84
     balanced = data.make_token_views(source, 6, images_per_class=3)
-    assert all(y.numpy().sum() == 3 for _, y in balanced.take(5))
+    assert all(targets.numpy().sum() == 3 for _, targets in balanced.take(5))
     examples = [*data.make_examples(source, 10)]
-    assert [len(y) for _, y in examples] == [10, 10, 3]
+    assert [len(targets) for _, targets in examples] == [10, 10, 3]
     np.testing.assert_array_equal(examples[0][0], tokens[:10, :17])
 
 
