@@ -90,8 +90,8 @@ def test_the_figures_of_the_best_epoch_must_be_there(finished_text_run):
     run = finished_text_run
     best = run_files.steps_in(run.best)[-1]
     lines = run.metrics_file.read_text().splitlines(keepends=True)
-    kept = [x for x in lines if json.loads(x)["epoch"] != best]
-    run.metrics_file.write_text("".join(kept))
+    other_lines = [line for line in lines if json.loads(line)["epoch"] != best]
+    run.metrics_file.write_text("".join(other_lines))
     with pytest.raises(ValueError, match=f"metrics.jsonl .*epoch {best}, the"):
         _ = runs.open_run(run.path).validation
     run.metrics_file.write_text("".join(lines))

@@ -46,8 +46,8 @@ def _hurt_at(monkeypatch, epoch, hurt):
 
 
 def _losses(run):
-    assert [x["epoch"] for x in run.metrics()] == [*range(1, 61)]
-    return [x["loss"] for x in run.metrics()]
+    assert [line["epoch"] for line in run.metrics()] == [*range(1, 61)]
+    return [line["loss"] for line in run.metrics()]
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def test_a_file_is_lost_during_training(
     shutil.copytree(source, tmp_path / "data")
     name = "train/dark/03.jpg"
     if kind == "tfrecord":
-        name = sorted(x.name for x in source.glob("*train*"))[0]
+        name = sorted(path.name for path in source.glob("*train*"))[0]
     file, run = tmp_path / "data" / name, tmp_path / "run"
     settings = _settings(
         tiny_settings, run, kind, tmp_path / "data", check_images=check_images
@@ -157,7 +157,9 @@ def test_a_tool_says_so_in_one_line(image_folder, tiny_settings, tmp_path):
     runs.wait_until(metrics.exists, [process])
     (tmp_path / "data/train/dark/03.jpg").unlink()
     output = runs.end(process, 1)
-    (line,) = [x for x in output.splitlines() if x.startswith("error:")]
+    (line,) = [
+        text for text in output.splitlines() if text.startswith("error:")
+    ]
     assert "train/dark/03.jpg (not there)" in line
     assert "Traceback" not in output and runs.last_step(run) > 0
 
@@ -181,9 +183,9 @@ def test_a_file_is_lost_in_later_tools(
 
     monkeypatch.setattr(training.Run, "_read_split", load_and_hurt)
     views = {} if augmented else {"crop_area": (), "horizontal_flip": False}
-    own = config.LinearSettings(str(run.path), name="new", **views)
+    settings = config.LinearSettings(str(run.path), name="new", **views)
     with pytest.raises(ValueError, match=r"train/mid/01.jpg \(not there\)"):
-        training.train_linear(own)
+        training.train_linear(settings)
     with pytest.raises(ValueError, match=r"test/mid/01.jpg \(not there\)"):
         evaluation.evaluate(config.EvaluateSettings(str(run.path)))
 
@@ -199,7 +201,7 @@ def test_a_test_image_is_lost_during_training(
     _hurt_at(monkeypatch, 1, file.unlink)
     options = {"data_dir": str(tmp_path / "data"), "knn_every": 1}
     run = training.pretrain(tiny_settings(tmp_path / "run", **options))
-    figures = [x["knn_accuracy"] for x in run.metrics()]
+    figures = [line["knn_accuracy"] for line in run.metrics()]
     assert figures[0] is not None and figures[1] is None
     assert f"{file} (not there)" in capsys.readouterr().out
 
@@ -227,9 +229,16 @@ def test_what_is_no_file_is_never_opened(image_folder, tmp_path, kind):
                 check_images=check_images,
             )
     manifest = tmp_path / "list.csv"
-    names = [f"train/{x}/0{y}.jpg" for x in ("dark", "mid") for y in (1, 3, 5)]
-    lines = [f"data/{x},{x[6:9]},train\n" for x in names]
-    lines += [f"data/test/{x}/01.jpg,{x[:3]},test\n" for x in ("dark", "mid")]
+    names = [
+        f"train/{folder}/0{number}.jpg"
+        for folder in ("dark", "mid")
+        for number in (1, 3, 5)
+    ]
+    lines = [f"data/{name},{name[6:9]},train\n" for name in names]
+    lines += [
+        f"data/test/{folder}/01.jpg,{folder[:3]},test\n"
+        for folder in ("dark", "mid")
+    ]
     lines.append("data/train/dark/special.png,dar,train\n")
     manifest.write_text("path,label,split\n" + "".join(lines))
     for check_images in (True, False):
@@ -238,7 +247,7 @@ def test_what_is_no_file_is_never_opened(image_folder, tmp_path, kind):
                 "manifest", "train", str(manifest), check_images=check_images
             )
     rows = clients.requests.answers(
-        lambda contents: [{"bytes": len(x)} for x in contents],
+        lambda contents: [{"bytes": len(content)} for content in contents],
         clients.paths.find_images([tmp_path / "data/train/dark"]),
         batch_size=4,
     )
@@ -279,4 +288,4 @@ def test_a_damaged_line_of_figures(copy_run, tmp_path):
     settings = run.recorded(config.PretrainSettings)
     settings = dataclasses.replace(settings, resume=True, epochs=3)
     training.pretrain(settings)
-    assert [x["epoch"] for x in run.metrics()] == [1, 2, 3]
+    assert [line["epoch"] for line in run.metrics()] == [1, 2, 3]

@@ -29,8 +29,8 @@ def texts(run):
 def test_evaluate_on_a_full_disk_keeps_the_earlier_evaluation(disk, copy_run):
     run = copy_run(disk / "run")
     flags = f"--run_dir={run.path}", "--batch_size=32"
-    done = forks.run(disks.TOOLS / "evaluate.py", *flags)
-    assert done.returncode == 0, done.stderr
+    process = forks.run(disks.TOOLS / "evaluate.py", *flags)
+    assert process.returncode == 0, process.stderr
     before = texts(run)
     filling = disks.fill(disk, 20_000)
     line = disks.run_tool("evaluate", *flags)
@@ -76,8 +76,8 @@ def test_make_tfrecords_on_a_full_disk(disk, image_folder):
     assert "records/train-00000-of-00001 could not be written: No sp" in line
     assert disks.hidden(disk) == []
     filling.unlink()
-    done = forks.run(disks.TOOLS / "make_tfrecords.py", *flags)
-    assert done.returncode == 0, done.stderr
+    process = forks.run(disks.TOOLS / "make_tfrecords.py", *flags)
+    assert process.returncode == 0, process.stderr
 
 
 def test_resume_on_a_full_disk_loses_nothing(disk, copy_run):
@@ -104,4 +104,4 @@ def test_a_full_disk_leaves_a_file_as_it_was(tmp_path):
         with pytest.raises(OSError, match=r"a\.json could not .*No space left"):
             files.write_json(path, ["x" * 100_000])
         assert json.loads(path.read_text()) == {"old": 1}
-        assert {x.name for x in folder.iterdir()} == {"a.json", "filling"}
+        assert {file.name for file in folder.iterdir()} == {"a.json", "filling"}

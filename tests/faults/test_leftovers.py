@@ -44,7 +44,7 @@ def test_what_a_living_process_fills_stays(kind, tmp_path):
     assert disks.hidden(tmp_path) == [partial]
     files.write_atomically(tmp_path / "other", "y")
     assert disks.hidden(tmp_path) == []
-    assert {x.name for x in tmp_path.iterdir()} == {"other", "directory"}
+    assert {path.name for path in tmp_path.iterdir()} == {"other", "directory"}
 
 
 def test_files_of_others_stay(tmp_path):
@@ -101,8 +101,8 @@ def test_the_next_evaluation_removes_what_a_killed_one_left(
     killed = forks.run(_KILLED, part, tool, *flags)
     assert killed.returncode == -signal.SIGKILL
     assert disks.hidden(tmp_path)
-    done = forks.run(disks.TOOLS / "evaluate.py", *flags)
-    assert done.returncode == 0, done.stderr
+    process = forks.run(disks.TOOLS / "evaluate.py", *flags)
+    assert process.returncode == 0, process.stderr
     assert disks.hidden(tmp_path) == []
 
 
@@ -112,9 +112,9 @@ def test_a_fine_tuning_that_goes_on_removes_what_was_left(finished_text_run):
         half = folder / f".step-00000009.{uuid.uuid4()}.partial"
         half.mkdir()
         (half / "variables.index").touch()
-    own = run.recorded(config.FinetuneTextSettings)
+    recorded = run.recorded(config.FinetuneTextSettings)
     training.finetune_text(
-        dataclasses.replace(own, run_dir=str(run.path), resume=True)
+        dataclasses.replace(recorded, run_dir=str(run.path), resume=True)
     )
     assert disks.hidden(pathlib.Path(run.path)) == []
 

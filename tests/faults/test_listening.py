@@ -54,14 +54,14 @@ def ports_of(process):
             inodes.add(os.readlink(f"{folder}/fd/{name}"))
         except FileNotFoundError:
             continue
-    found = []
+    ports = []
     for table in ("tcp", "tcp6"):
         with open(f"{folder}/net/{table}") as lines:
             for line in [*lines][1:]:
-                _, local, _, state, *rest = line.split()
-                if state == "0A" and f"socket:[{rest[5]}]" in inodes:
-                    found.append(int(local.rpartition(":")[2], 16))
-    return found
+                _, local, _, state, *fields = line.split()
+                if state == "0A" and f"socket:[{fields[5]}]" in inodes:
+                    ports.append(int(local.rpartition(":")[2], 16))
+    return ports
 
 
 def reaches(address, port):
@@ -88,8 +88,8 @@ def test_a_data_service_for_others_says_so(service, outer):
         assert reaches(outer, port)
     process.kill()
     said = process.communicate()[1].splitlines()
-    for line, what in zip(said, ("the dispatcher", "the worker"), strict=True):
-        assert f"{what} is open to every machine that reaches this one" in line
+    for line, role in zip(said, ("the dispatcher", "the worker"), strict=True):
+        assert f"{role} is open to every machine that reaches this one" in line
         assert f"(it is to be reached at {outer}), asks for no password" in line
 
 

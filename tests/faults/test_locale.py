@@ -30,7 +30,7 @@ print(run.class_names() == source.class_names)
 def test_names_are_read_and_written_as_utf_8(tmp_path):
     (tmp_path / "été").mkdir()
     Image.new("RGB", (9, 9)).save(tmp_path / "été" / "é.png")
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PROGRAM, tmp_path],
         env={
             **os.environ,
@@ -42,8 +42,8 @@ def test_names_are_read_and_written_as_utf_8(tmp_path):
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
-    encoding, error, names, same = done.stdout.splitlines()
+    assert process.returncode == 0, process.stderr
+    encoding, error, names, same = process.stdout.splitlines()
     assert encoding == "ascii"
     assert "--run_dir must be UTF-8 without line breaks, got" in error
     assert error.endswith("the locale is one of ascii: set LC_ALL=C.UTF-8")

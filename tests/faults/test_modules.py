@@ -37,10 +37,10 @@ def theirs(with_module):
 
 
 def name_module(run, architecture):
-    own = run.settings_file.read_text()
-    own = own.replace("--architecture=vgg8", f"--architecture={architecture}")
-    own = own.replace("--width=0.1", "--width=1.0")
-    run.settings_file.write_text(own)
+    text = run.settings_file.read_text()
+    text = text.replace("--architecture=vgg8", f"--architecture={architecture}")
+    text = text.replace("--width=0.1", "--width=1.0")
+    run.settings_file.write_text(text)
 
 
 def tool(folder, name, *flags):
@@ -62,16 +62,16 @@ COMMANDS = (
 def test_no_command_imports_what_a_run_names(command, theirs, tmp_path):
     (tmp_path / "ours.flags").write_text("--flagfile=theirs/settings.flags\n")
     name, *flags = command.split()
-    done = tool(tmp_path, name, "--run_dir=theirs", *flags)
-    assert done.returncode == 1, done.stderr
-    (line,) = done.stderr.splitlines()
+    process = tool(tmp_path, name, "--run_dir=theirs", *flags)
+    assert process.returncode == 1, process.stderr
+    (line,) = process.stderr.splitlines()
     assert "--architecture must name theirs.net:make again" in line
     assert not (tmp_path / "ran").exists()
     # Nor where the command does name it, from inside of a run directory.
     named = "--architecture=theirs.net:make"
-    done = tool(tmp_path, name, "--run_dir=theirs", *flags, named)
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
+    process = tool(tmp_path, name, "--run_dir=theirs", *flags, named)
+    assert process.returncode == 1
+    (line,) = process.stderr.splitlines()
     assert "must import no code that lies in a run directory" in line
     assert not (tmp_path / "ran").exists()
 
@@ -92,31 +92,31 @@ OTHERS = (
 def test_nor_what_else_a_run_names(
     flag, before, command, with_module, tmp_path
 ):
-    own = with_module.settings_file.read_text()
-    assert f"--{flag}={before}" in own
+    text = with_module.settings_file.read_text()
+    assert f"--{flag}={before}" in text
     with_module.settings_file.write_text(
-        own.replace(f"--{flag}={before}", f"--{flag}=theirs.net:make")
+        text.replace(f"--{flag}={before}", f"--{flag}=theirs.net:make")
     )
     name, *flags = command.split()
-    done = tool(tmp_path, name, *flags)
-    assert done.returncode == 1, done.stdout
-    (line,) = done.stderr.splitlines()
+    process = tool(tmp_path, name, *flags)
+    assert process.returncode == 1, process.stdout
+    (line,) = process.stderr.splitlines()
     assert f"--{flag} must name theirs.net:make again" in line
-    done = tool(tmp_path, name, *flags, f"--{flag}=theirs.net:make")
-    (line,) = done.stderr.splitlines()
+    process = tool(tmp_path, name, *flags, f"--{flag}=theirs.net:make")
+    (line,) = process.stderr.splitlines()
     assert f"--{flag} must import no code that lies in a run dir" in line
     assert not (tmp_path / "ran").exists()
 
 
 def test_what_needs_no_code_of_a_run_runs_none(with_module, tmp_path):
-    own = with_module.settings_file.read_text()
+    text = with_module.settings_file.read_text()
     for flag, before in (("augmentation", "simaugment"), ("objective", "sup")):
-        assert f"--{flag}={before}" in own
-        own = own.replace(f"--{flag}={before}", f"--{flag}=theirs.net:")
-    with_module.settings_file.write_text(own)
+        assert f"--{flag}={before}" in text
+        text = text.replace(f"--{flag}={before}", f"--{flag}=theirs.net:")
+    with_module.settings_file.write_text(text)
     for name in ("evaluate", "export"):
-        done = tool(tmp_path, name, "--run_dir=theirs")
-        assert done.returncode == 0, done.stderr
+        process = tool(tmp_path, name, "--run_dir=theirs")
+        assert process.returncode == 0, process.stderr
     samples = with_module.stage("linear").samples_file
     assert "views" not in np.load(samples)
     opened = training.Run.open(with_module.path)
@@ -134,12 +134,14 @@ def test_what_needs_no_code_of_a_run_runs_none(with_module, tmp_path):
     ],
 )
 def test_no_run_brings_a_sweep(line, with_module, tmp_path):
-    own = with_module.settings_file.read_text()
-    with_module.settings_file.write_text(own.replace("# end", f"{line}\n# end"))
+    text = with_module.settings_file.read_text()
+    with_module.settings_file.write_text(
+        text.replace("# end", f"{line}\n# end")
+    )
     flags = "--flagfile=theirs/settings.flags", "--run_dir=mine"
-    done = tool(tmp_path, "sweep", "--sweep=seed=0,1", *flags)
-    assert done.returncode == 1
-    (message,) = done.stderr.splitlines()
+    process = tool(tmp_path, "sweep", "--sweep=seed=0,1", *flags)
+    assert process.returncode == 1
+    (message,) = process.stderr.splitlines()
     assert "must be a setting, as no file of a run includes an" in message
 
 
@@ -163,9 +165,9 @@ def test_no_flagfile_of_a_sweep_names_what_a_run_does(with_module, tmp_path):
 
 def test_what_the_command_names_is_imported(theirs, tmp_path, monkeypatch):
     (theirs.path / "net.py").rename(tmp_path / "net_of_ours.py")
-    own = theirs.settings_file.read_text()
-    own = own.replace("theirs.net:make", "net_of_ours:make")
-    theirs.settings_file.write_text(own)
+    text = theirs.settings_file.read_text()
+    text = text.replace("theirs.net:make", "net_of_ours:make")
+    theirs.settings_file.write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     with pytest.raises(ValueError, match="must name net_of_ours:make again"):

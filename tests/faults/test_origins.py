@@ -27,8 +27,8 @@ def extended(copy_run, tmp_path_factory):
     run = copy_run(tmp_path_factory.mktemp("extended") / "run")
     pictures = {"sample_images": 0, "plotted_images": 0}
     evaluation.evaluate(config.EvaluateSettings(str(run.path), **pictures))
-    own = run.recorded(config.PretrainSettings)
-    training.pretrain(dataclasses.replace(own, epochs=3, resume=True))
+    recorded = run.recorded(config.PretrainSettings)
+    training.pretrain(dataclasses.replace(recorded, epochs=3, resume=True))
     return run
 
 
@@ -126,8 +126,8 @@ def test_a_transfer_of_another_checkpoint_is_refused(copy_run, tmp_path):
     )
     measured = evaluation.transfer_encoder(settings)
     assert evaluation.transfer_encoder(settings) == measured
-    own = run.recorded(config.PretrainSettings)
-    training.pretrain(dataclasses.replace(own, epochs=3, resume=True))
+    recorded = run.recorded(config.PretrainSettings)
+    training.pretrain(dataclasses.replace(recorded, epochs=3, resume=True))
     message = "transfer.json must be of step-00000009, .*got that of step-0000"
     with pytest.raises(ValueError, match=message):
         evaluation.transfer_encoder(settings)

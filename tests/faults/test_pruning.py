@@ -29,12 +29,14 @@ def test_a_checkpoint_that_is_read_stays(copy_run, tmp_path):
     weights = opened.encoder.get_weights()
     assert opened.identity["checkpoint"] == "step-00000006"
     newest = runs.open_run(run.path).encoder.get_weights()
-    for one, other in zip(weights, newest, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for weight, other in zip(weights, newest, strict=True):
+        np.testing.assert_array_equal(weight, other)
     del opened  # and what it holds
     checkpoints.prune(run.checkpoints, 1)
     assert run_files.steps_in(run.checkpoints) == [8]
-    assert [x.name for x in run.checkpoints.iterdir()] == ["step-00000008"]
+    assert [path.name for path in run.checkpoints.iterdir()] == [
+        "step-00000008"
+    ]
 
 
 def test_one_that_is_pruned_as_it_is_opened_is_not_taken(copy_run, tmp_path):

@@ -165,7 +165,9 @@ _TOOLS = {
 def test_two_that_write_the_same_files(copy_run, tmp_path, tool):
     run = copy_run(tmp_path / "run").path
     work, below, use = _TOOLS[tool]
-    before = {x: x.stat().st_mtime_ns for x in (tmp_path / "run").rglob("*")}
+    before = {
+        path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")
+    }
     with processes.holder(_HOLDS, str(run / below), work) as other:
         with pytest.raises(ValueError, match="one process at a time") as error:
             use(run)
@@ -179,11 +181,13 @@ def test_two_that_write_the_same_files(copy_run, tmp_path, tool):
         assert (
             before.items()
             <= {
-                x: x.stat().st_mtime_ns
-                for x in (tmp_path / "run").rglob("*")
-                if x.name != below or not below
+                path: path.stat().st_mtime_ns
+                for path in (tmp_path / "run").rglob("*")
+                if path.name != below or not below
             }.items()
-            | {x: before.get(x) for x in [tmp_path / "run" / below]}.items()
+            | {
+                path: before.get(path) for path in [tmp_path / "run" / below]
+            }.items()
         )
         other.send_signal(signal.SIGKILL)
         other.wait()
@@ -198,14 +202,16 @@ def test_two_trainings_go_on_with_one_run(tmp_path):
     first = runs.start(run, "--epochs=500", "--keep_checkpoints=2")
     runs.wait_until(lambda: runs.last_step(run) >= 22, [first])
     refused = runs.end(runs.start(run, "--epochs=500"), 1)
-    (line,) = [x for x in refused.splitlines() if x.startswith("error:")]
+    (line,) = [
+        text for text in refused.splitlines() if text.startswith("error:")
+    ]
     assert f"process {first._process.pid} on {socket.gethostname()}" in line
     assert "Traceback" not in refused and first.poll() is None
     first.kill()
     first.wait()
-    done = runs.last_step(run)
+    last_step = runs.last_step(run)
     shutil.rmtree(run / "tensorboard")
-    epochs = done // 22 + 1
+    epochs = last_step // 22 + 1
     flags = run / "settings.flags"
     flags.write_text(
         flags.read_text().replace("epochs=500", f"epochs={epochs}")
@@ -246,22 +252,22 @@ def test_a_lock_leaves_nothing(tmp_path):
     path = tmp_path / "new" / "run"
     with locks.held(path, "training"), locks.held(path, "training"):
         locks.check(path, "training")
-        assert [x.name for x in path.iterdir()] == [".training.lock"]
+        assert [entry.name for entry in path.iterdir()] == [".training.lock"]
         with locks.held(path, "evaluation"):
             assert len([*path.iterdir()]) == 2
     assert not [*tmp_path.iterdir()]
 
 
 def _names(path):
-    return {str(x.relative_to(path)) for x in path.rglob("*")}
+    return {str(entry.relative_to(path)) for entry in path.rglob("*")}
 
 
 @pytest.mark.parametrize(
-    "place", ["second", "linear/second", "tensorboard/train/x", "encoded/x"]
+    "subfolder", ["second", "linear/second", "tensorboard/train/x", "encoded/x"]
 )
-def test_overwriting_keeps_runs_that_lie_inside(copy_run, tmp_path, place):
+def test_overwriting_keeps_runs_that_lie_inside(copy_run, tmp_path, subfolder):
     run = copy_run(tmp_path / "run")
-    inside = run_files.RunDirectory(run.path / place)
+    inside = run_files.RunDirectory(run.path / subfolder)
     inside.create(config.PretrainSettings(str(inside.path)), ("a", "b"))
     before = _names(tmp_path)
     message = f"other runs than {run.path}: .*, got {inside.path}"
@@ -284,9 +290,9 @@ def test_overwriting_keeps_files_of_users(copy_run, tmp_path):
     (tmp_path / "run/export/1").mkdir()
     run.create(config.PretrainSettings(str(run.path)), ("a", "b"))
     left = {
-        str(x.relative_to(run.path))
-        for x in (tmp_path / "run").rglob("*")
-        if x.is_file()
+        str(path.relative_to(run.path))
+        for path in (tmp_path / "run").rglob("*")
+        if path.is_file()
     }
     assert left == mine | {"settings.flags", "classes.json"}
 
@@ -302,7 +308,7 @@ def test_folders_that_are_links_to_a_larger_disk(copy_run, tmp_path):
     (tmp_path / "large/encoded/test").mkdir()
     run.check_free(overwrite=True)
     run.create(config.PretrainSettings(str(run.path)), ("a", "b"))
-    assert {x for x in _names(tmp_path / "large")} == {
+    assert {entry for entry in _names(tmp_path / "large")} == {
         *("checkpoints", "tensorboard", "encoded", "tensorboard/others")
     }
     assert (tmp_path / "run/checkpoints").is_symlink()

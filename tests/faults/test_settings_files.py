@@ -36,20 +36,20 @@ COMMANDS = (
 
 @pytest.mark.parametrize("name", DAMAGES)
 def test_damaged_settings_are_named(name, run, tmp_path):
-    whole = run.settings_file.read_text()
+    text = run.settings_file.read_text()
     damage, message = DAMAGES[name]
-    number = whole.splitlines().index("--epochs=2") + 1
-    run.settings_file.write_text(damage(whole))
+    number = text.splitlines().index("--epochs=2") + 1
+    run.settings_file.write_text(damage(text))
     try:
         for tool, *flags in COMMANDS:
-            place = tmp_path if tool == "report" else run.path
-            done = forks.run(
+            directory = tmp_path if tool == "report" else run.path
+            process = forks.run(
                 processes.ROOT / "tools" / f"{tool}.py",
-                f"--run_dir={place}",
+                f"--run_dir={directory}",
                 *(flag.format(run=run.path) for flag in flags),
             )
-            assert done.returncode == 1, done.stderr
-            (line,) = done.stderr.splitlines()
+            assert process.returncode == 1, process.stderr
+            (line,) = process.stderr.splitlines()
             assert message.replace(":53", f":{number}") in line, tool
     finally:
-        run.settings_file.write_text(whole)
+        run.settings_file.write_text(text)
