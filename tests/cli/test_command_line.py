@@ -27,19 +27,26 @@ for program in sys.argv[1:]:
 
 def test_help_shows_the_flags_and_imports_no_tensorflow():
     command = [sys.executable, "-c", HELP, *PROGRAMS]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert (done.returncode, done.stderr) == (0, "")
-    texts = done.stdout.split("=====\n")[:-1]
-    shown = [set(re.findall(r"^  --(?:\[no\])?(\w+)", x, re.M)) for x in texts]
+    process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    assert (process.returncode, process.stderr) == (0, "")
+    texts = process.stdout.split("=====\n")[:-1]
+    flag_sets = [
+        set(re.findall(r"^  --(?:\[no\])?(\w+)", text, re.M)) for text in texts
+    ]
     for number, (program, settings_class) in enumerate(PROGRAMS.items()):
-        short, full = shown[2 * number : 2 * number + 2]
-        names = {x.name for x in settings.shown_fields(settings_class)}
+        short, full = flag_sets[2 * number : 2 * number + 2]
+        names = {field.name for field in settings.shown_fields(settings_class)}
         assert full == names, program
         assert short <= names and "run_dir" in short, program
         assert f"python {program}" in texts[2 * number]
         assert "--flagfile=FILE" in texts[2 * number]
     pretrain = list(PROGRAMS).index("tools/pretrain.py")
-    assert 15 <= len(shown[2 * pretrain]) <= 25 < len(shown[2 * pretrain + 1])
+    assert (
+        15
+        <= len(flag_sets[2 * pretrain])
+        <= 25
+        < len(flag_sets[2 * pretrain + 1])
+    )
     assert "--helpfull shows all" in texts[2 * pretrain]
     # By subject: what is about checkpoints stands together.
     together = r"\nCheckpoints of a run [^\n]*:\n  --\[no\]overwrite"
@@ -58,11 +65,11 @@ def test_help_shows_the_flags_and_imports_no_tensorflow():
     ],
 )
 def test_a_wrong_flag_is_one_clear_line(arguments, message):
-    done = forks.run(ROOT / "tools" / "pretrain.py", *arguments)
-    assert done.returncode != 0
-    assert message in done.stderr + done.stdout
-    assert "Traceback" not in done.stderr
-    assert len((done.stderr + done.stdout).splitlines()) <= 2
+    process = forks.run(ROOT / "tools" / "pretrain.py", *arguments)
+    assert process.returncode != 0
+    assert message in process.stderr + process.stdout
+    assert "Traceback" not in process.stderr
+    assert len((process.stderr + process.stdout).splitlines()) <= 2
 
 
 def run_main(statement, *arguments):
@@ -88,8 +95,8 @@ def run_main(statement, *arguments):
     ],
 )
 def test_arguments_without_a_flag_fill_a_list(arguments, expected):
-    done = run_main("print(settings.words)", *arguments)
-    assert done.stdout.strip() == expected, done.stderr
+    process = run_main("print(settings.words)", *arguments)
+    assert process.stdout.strip() == expected, process.stderr
 
 
 @pytest.mark.parametrize(
@@ -105,8 +112,8 @@ def test_arguments_without_a_flag_fill_a_list(arguments, expected):
     ],
 )  # fmt: skip
 def test_what_a_user_can_mend_is_one_line(error, line):
-    done = run_main(f"raise {error}")
-    assert done.returncode and done.stderr == line + "\n"
+    process = run_main(f"raise {error}")
+    assert process.returncode and process.stderr == line + "\n"
 
 
 @pytest.mark.parametrize(
@@ -119,8 +126,8 @@ def test_what_a_user_can_mend_is_one_line(error, line):
     ],
 )
 def test_a_defect_of_ours_keeps_its_traceback(statement):
-    done = run_main(statement)
-    assert done.returncode and "Traceback" in done.stderr
+    process = run_main(statement)
+    assert process.returncode and "Traceback" in process.stderr
 
 
 # A tool that prints as a training does, `été` among the lines.
@@ -150,7 +157,7 @@ command_line.run(main, settings.Settings, about="")
 )
 def test_no_output_is_a_reason_to_stop(run, tmp_path):
     (tmp_path / "tool.py").write_text(PRINTING)
-    done = subprocess.run(
+    process = subprocess.run(
         run.format(f"{sys.executable} tool.py"),
         shell=True,
         cwd=tmp_path,
@@ -158,5 +165,7 @@ def test_no_output_is_a_reason_to_stop(run, tmp_path):
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0 and "Error" not in done.stderr, done.stderr
+    assert process.returncode == 0 and "Error" not in process.stderr, (
+        process.stderr
+    )
     assert (tmp_path / "done").read_text() == "agg"
