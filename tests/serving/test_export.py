@@ -110,8 +110,10 @@ def test_a_fresh_process_answers_as_evaluation_did(
     file = tmp_path / "answers.npz"
     arguments = [FRESH_PROCESS, exported, file, *files * COPIES]
     command = [sys.executable, "-c", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
+    process = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path
+    )
+    assert process.returncode == 0, process.stderr[-2000:]
     answers = np.load(file)
     names = np.array(run.class_names())
     assert len(expected) > 64
@@ -160,9 +162,9 @@ def test_what_the_run_does_not_have_is_refused(finished_run):
             "--classifier must be linear or none, g",
         ),
     ):
-        asked = {"classifier": "linear", **more}
+        options = {"classifier": "linear", **more}
         with pytest.raises(ValueError, match=message):
-            serving.export(config.ExportSettings(path, **asked))
+            serving.export(config.ExportSettings(path, **options))
 
 
 def test_the_classifier_of_stage_1_is_exported_where_there_is_no_other(

@@ -89,7 +89,7 @@ def test_without_a_classifier_there_are_representations(tmp_path):
     path = str(tmp_path / "1")
     serving.export_saved_model(model, path)
     assert set(tf.saved_model.load(path).signatures) == {
-        f"represent{x}" for x in ("", "_images", "_images_float")
+        f"represent{suffix}" for suffix in ("", "_images", "_images_float")
     }
 
 
@@ -133,13 +133,13 @@ serving.export_saved_model(encoder, sys.argv[1])
 
 def test_an_export_does_not_need_the_extra(tmp_path):
     # Not a fork: the import is tried too.
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", _WITHOUT_EXTRA, str(tmp_path / "1")],
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "no requests for TF Serving: this must have" in done.stdout
+    assert process.returncode == 0, process.stdout + process.stderr
+    assert "no requests for TF Serving: this must have" in process.stdout
     extras = tmp_path / "1" / "assets.extra"
     assert [path.name for path in extras.iterdir()] == ["request.json"]
 
@@ -147,5 +147,5 @@ def test_an_export_does_not_need_the_extra(tmp_path):
 def test_the_command_for_an_extra_keeps_the_tensorflow_that_there_is():
     with pytest.raises(ImportError) as error:
         exceptions.import_extra("serving", "no_such_module")
-    kept = f"'supcon_tf[serving]' tensorflow=={tf.__version__}"
-    assert f"pip install {kept}, got: " in str(error.value)
+    requirement = f"'supcon_tf[serving]' tensorflow=={tf.__version__}"
+    assert f"pip install {requirement}, got: " in str(error.value)

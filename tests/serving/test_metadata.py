@@ -37,18 +37,22 @@ EVALUATION = {
 @pytest.fixture
 def run(tmp_path, tiny_settings):
     """A run directory that was never trained."""
-    made = run_files.RunDirectory(tmp_path / "run")
-    made.create(tiny_settings(made.path, image_size=224), NAMES)
-    encoder = made.checkpoints / "step-00000012"
+    run_directory = run_files.RunDirectory(tmp_path / "run")
+    run_directory.create(
+        tiny_settings(run_directory.path, image_size=224), NAMES
+    )
+    encoder = run_directory.checkpoints / "step-00000012"
     encoder.mkdir(parents=True)
     files.write_json(encoder / "progress.json", {})
-    stage = made.stage("probe")
-    stage.create(config.LinearSettings(str(made.path), name="probe"), NAMES)
+    stage = run_directory.stage("probe")
+    stage.create(
+        config.LinearSettings(str(run_directory.path), name="probe"), NAMES
+    )
     linear = stage.checkpoints / "step-00000003"
     linear.mkdir(parents=True)
     made_of = {"encoder": origins.identity(encoder)}
     files.write_json(linear / "progress.json", {"made_of": made_of})
-    return made
+    return run_directory
 
 
 @pytest.fixture

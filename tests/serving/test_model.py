@@ -201,15 +201,18 @@ def test_there_is_nothing_but_operations_of_tensorflow():
     parts = {part.name: value for part, value in graph.graph_def.ListFields()}
     functions = parts["library"].function
     names = {function.signature.name for function in functions}
-    used = {node.op for node in parts["node"]} | {
+    operations = {node.op for node in parts["node"]} | {
         node.op for function in functions for node in function.node_def
     }
-    assert {"DecodeJpeg", "DecodePng"} <= used
-    assert not {"DecodeGif", "DecodeBmp", "DecodeImage"} & used
-    assert not [op for op in used - names if "Py" in op or ">" in op]
+    assert {"DecodeJpeg", "DecodePng"} <= operations
+    assert not {"DecodeGif", "DecodeBmp", "DecodeImage"} & operations
+    assert not [op for op in operations - names if "Py" in op or ">" in op]
     kinds = {node.WhichOneof("kind") for node in graph.object_graph_def.nodes}
     assert "variable" in kinds
-    users = [x.user_object.identifier for x in graph.object_graph_def.nodes]
+    users = [
+        object_node.user_object.identifier
+        for object_node in graph.object_graph_def.nodes
+    ]
     assert not [user for user in users if "keras" in user], users
 
 
@@ -237,8 +240,10 @@ def test_requests_are_batched_after_they_are_decoded(ask, tmp_path):
             if row is not None:
                 np.testing.assert_allclose(row[0], expected[i % 4], atol=1e-5)
     # More than the 64 batches that wait of small requests.
-    whole = batched("serving_default", FILES * 60)["probabilities"]
-    np.testing.assert_allclose(whole, np.tile(expected, [60, 1]), atol=1e-5)
+    probabilities = batched("serving_default", FILES * 60)["probabilities"]
+    np.testing.assert_allclose(
+        probabilities, np.tile(expected, [60, 1]), atol=1e-5
+    )
 
 
 def test_bad_requests_among_a_thousand_change_nothing(ask):

@@ -109,8 +109,8 @@ def test_the_record_says_which_tokenizer_it_is(
     trained.train_from_iterator(["a b c d"], 270, special_tokens=special)
     trained.save_model(str(tmp_path))
     files = (str(tmp_path / name) for name in ("vocab.json", "merges.txt"))
-    of_roberta = text.import_transformers().RobertaTokenizerFast(*files)
-    of_roberta.save_pretrained(tmp_path / "roberta")
+    roberta = text.import_transformers().RobertaTokenizerFast(*files)
+    roberta.save_pretrained(tmp_path / "roberta")
 
     run = shutil.copytree(finished_text_run.path, tmp_path / "run")
     shutil.rmtree(run / "language_model")
@@ -153,8 +153,11 @@ def test_both_ways_to_ask_give_the_same(exported, finished_text_run, tmp_path):
     assert [row["text"] for row in written[0]] == ["a c", "b d", "a é, c"]
     assert [row["predicted_class"] for row in written[0][:2]] == ["0", "1"]
     for rows in written[1:]:
-        for one, other in zip(written[0], rows, strict=True):
-            a, b = (float(x.pop("probability")) for x in (dict(one), other))
+        for answer, other in zip(written[0], rows, strict=True):
+            a, b = (
+                float(record.pop("probability"))
+                for record in (dict(answer), other)
+            )
             assert a == pytest.approx(b, abs=1e-5)
 
 
