@@ -30,23 +30,18 @@ def test_help_shows_the_flags_and_imports_no_tensorflow():
     process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert (process.returncode, process.stderr) == (0, "")
     texts = process.stdout.split("=====\n")[:-1]
-    flag_sets = [
+    flags = [
         set(re.findall(r"^  --(?:\[no\])?(\w+)", text, re.M)) for text in texts
     ]
     for number, (program, settings_class) in enumerate(PROGRAMS.items()):
-        short, full = flag_sets[2 * number : 2 * number + 2]
+        short, full = flags[2 * number : 2 * number + 2]
         names = {field.name for field in settings.shown_fields(settings_class)}
         assert full == names, program
         assert short <= names and "run_dir" in short, program
         assert f"python {program}" in texts[2 * number]
         assert "--flagfile=FILE" in texts[2 * number]
     pretrain = list(PROGRAMS).index("tools/pretrain.py")
-    assert (
-        15
-        <= len(flag_sets[2 * pretrain])
-        <= 25
-        < len(flag_sets[2 * pretrain + 1])
-    )
+    assert 15 <= len(flags[2 * pretrain]) <= 25 < len(flags[2 * pretrain + 1])
     assert "--helpfull shows all" in texts[2 * pretrain]
     # By subject: what is about checkpoints stands together.
     together = r"\nCheckpoints of a run [^\n]*:\n  --\[no\]overwrite"
