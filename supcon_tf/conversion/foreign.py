@@ -64,10 +64,10 @@ class ForeignWeights:
     width: float = 1.0
 
     def __post_init__(self):
-        used = [name for names in self.layer_names.values() for name in names]
-        used += [name for names in self.head for name in names if name]
-        used += self.classifier
-        unused = sorted(self.arrays.keys() - set(used))
+        read = [name for names in self.layer_names.values() for name in names]
+        read += [name for names in self.head for name in names if name]
+        read += self.classifier
+        unused = sorted(self.arrays.keys() - set(read))
         exceptions.require(
             not unused,
             "`checkpoint` must hold nothing but a ResNet, its projection head "

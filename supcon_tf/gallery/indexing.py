@@ -286,9 +286,9 @@ def _threshold(
             "--known_data must have no example of the gallery",
             f"{num_shared} of {len(examples.ids)}",
         )
-        known = encode(run, examples)
+        held_out = encode(run, examples)
         scores = measures.neighbor_scores(
-            known.representations, gallery.representations
+            held_out.representations, gallery.representations
         )
         return store.Threshold(
             measures.known_threshold(scores, settings.known_rate),

@@ -181,14 +181,14 @@ class Gallery:
         """The rows of a mask [N]; classes without rows are dropped."""
         rows = np.flatnonzero(is_kept)
         labels = self.labels[rows]
-        used = np.unique(labels[labels != NO_LABEL])
+        present = np.unique(labels[labels != NO_LABEL])
         new_labels = np.full(len(self.class_names) + 1, NO_LABEL, np.int32)
-        new_labels[used] = np.arange(len(used))  # the last entry is NO_LABEL's
+        new_labels[present] = np.arange(len(present))  # the last entry is NO_LABEL's
         return dataclasses.replace(
             self,
             representations=self.representations[rows],
             labels=new_labels[labels],
-            class_names=tuple(self.class_names[label] for label in used),
+            class_names=tuple(self.class_names[label] for label in present),
             ids=tuple(self.ids[row] for row in rows),
             digests=self.digests[rows],
             index=None,
