@@ -183,7 +183,9 @@ class Gallery:
         labels = self.labels[rows]
         present = np.unique(labels[labels != NO_LABEL])
         new_labels = np.full(len(self.class_names) + 1, NO_LABEL, np.int32)
-        new_labels[present] = np.arange(len(present))  # the last entry is NO_LABEL's
+        new_labels[present] = np.arange(
+            len(present)
+        )  # the last entry is NO_LABEL's
         return dataclasses.replace(
             self,
             representations=self.representations[rows],
