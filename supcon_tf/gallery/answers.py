@@ -39,8 +39,8 @@ class Answer:
     Attributes:
       name: the first of `classes`; "unknown" for a query that is not known, and
         for a gallery without classes.
-      is_known: whether the most similar row reaches the threshold; None for a
-        gallery without a threshold.
+      is_known: whether the query reaches the threshold; None for a gallery
+        without a threshold.
       classes: scores by class, the highest first, at most five: the cosine to
         the mean of the class, or its share in the votes of the matches.
       matches: the most similar rows, most similar first.

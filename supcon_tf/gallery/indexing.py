@@ -13,11 +13,9 @@ from etils import epath
 from supcon_tf import config, data, datasets, exceptions, measures, text
 from supcon_tf.data import folder, subsets
 from supcon_tf.disk import files, locks
-from supcon_tf.gallery import approximate, store
+from supcon_tf.gallery import approximate, belonging, store
 from supcon_tf.training import console, representations, runs
 
-# Rows that are compared with all others for a threshold; evenly spread.
-_MOST_THRESHOLD_ROWS = 10_000
 _RECALL_QUERIES, _RECALL_K = 1_000, 10
 
 
@@ -286,38 +284,12 @@ def _threshold(
             "--known_data must have no example of the gallery",
             f"{num_shared} of {len(examples.ids)}",
         )
-        held_out = encode(run, examples)
-        scores = measures.neighbor_scores(
-            held_out.representations, gallery.representations
-        )
-        return store.Threshold(
-            measures.known_threshold(scores, settings.known_rate),
-            settings.known_rate,
-            files.whole(settings.known_data),
-        )
+        held_out = encode(run, examples).representations
+        path = files.whole(settings.known_data)
+        return belonging.fit(gallery, settings.known_rate, held_out, path)
     if gallery.threshold and gallery.threshold.known_data:
         return gallery.threshold
-    has_label = gallery.labels != store.NO_LABEL
-    counts = np.bincount(gallery.labels[has_label], minlength=1)
-    is_paired = has_label & (counts[gallery.labels] > 1)
-    if not is_paired.any():
-        return None
-    scores = _cosines_to_others(gallery, np.flatnonzero(is_paired))
-    return store.Threshold(
-        measures.known_threshold(scores, settings.known_rate),
-        settings.known_rate,
-    )
-
-
-def _cosines_to_others(gallery: store.Gallery, rows: np.ndarray) -> np.ndarray:
-    """The cosine of some rows to the most similar other row, [n] float32."""
-    if len(rows) > _MOST_THRESHOLD_ROWS:
-        spread = np.linspace(0, len(rows) - 1, _MOST_THRESHOLD_ROWS)
-        rows = rows[spread.astype(np.int64)]
-    similarities, nearest = gallery.search(gallery.representations[rows], k=2)
-    # Where equal rows hide a row from its own neighbours, the first is another.
-    is_itself = nearest[:, 0] == rows
-    return np.where(is_itself, similarities[:, 1], similarities[:, 0])
+    return belonging.fit(gallery, settings.known_rate)
 
 
 def _print(path: epath.Path, gallery: store.Gallery) -> None:
@@ -343,9 +315,16 @@ def _print(path: epath.Path, gallery: store.Gallery) -> None:
             "unknown", "no threshold: no class has two rows (--known_data)"
         )
         return
+    for name, auroc in threshold.aurocs.items():
+        console.print_line(
+            name, f"AUROC {auroc:.4f} of classes that are held out"
+        )
     origin = threshold.known_data or "each row beside the others"
+    limit = f"below a cosine of {threshold.minimum:.4f}"
+    if threshold.score == "mahalanobis":
+        limit = f"beyond a Mahalanobis distance of {-threshold.minimum:.4f}"
     console.print_line(
         "unknown",
-        f"below a cosine of {threshold.cosine:.4f}, which "
-        f"{threshold.known_rate:.0%} of the known reach ({origin})",
+        f"{limit}, which {threshold.known_rate:.0%} of the known reach "
+        f"({origin})",
     )

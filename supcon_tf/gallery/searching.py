@@ -243,9 +243,10 @@ def _answers(
         cosines_to_means = measures.prototype_similarities(
             queries, gallery.class_means, present
         )
+    is_known = gallery.is_known(queries, similarities)  # [Q], or None
     answers = []
-    for cosines, query_rows, class_scores in zip(
-        similarities, rows, cosines_to_means, strict=True
+    for index, (cosines, query_rows, class_scores) in enumerate(
+        zip(similarities, rows, cosines_to_means, strict=True)
     ):
         if not by_mean:
             class_scores = _votes(gallery, cosines, query_rows)
@@ -263,13 +264,11 @@ def _answers(
             for label in order
             if by_mean or class_scores[label] > 0
         }
-        is_known = None
-        if gallery.threshold is not None:
-            is_known = bool(cosines[0] >= gallery.threshold.cosine)
+        known = None if is_known is None else bool(is_known[index])
         name = model.UNKNOWN
-        if is_known is not False:
+        if known is not False:
             name = next(iter(classes), model.UNKNOWN)
-        answers.append(Answer(name, is_known, classes, matches))
+        answers.append(Answer(name, known, classes, matches))
     return answers
 
 

@@ -32,6 +32,7 @@ from supcon_tf.gallery import approximate
 
 NO_LABEL = -1
 DTYPES = "float32", "float16", "int8"
+SCORES = "neighbors", "mahalanobis"
 
 _RECORD = "gallery.json"
 _FORMAT = 1
@@ -45,23 +46,28 @@ _REMEDY = "Make the gallery again with tools/index.py --overwrite"
 
 @dataclasses.dataclass(frozen=True)
 class Threshold:
-    """The least cosine to the nearest row that makes a query known.
+    """The least score of belonging that makes a query known.
 
     Example:
       >>> from supcon_tf import gallery
-      >>> gallery.Threshold(0.8, known_rate=0.95).cosine
+      >>> gallery.Threshold(0.8, known_rate=0.95).minimum
       0.8
 
     Attributes:
-      cosine: the threshold.
+      minimum: the threshold.
       known_rate: share of the known examples that reach it.
       known_data: path of these examples; None for the rows themselves, each
         beside the others.
+      score: "neighbors", the cosine to the nearest row, or "mahalanobis", minus
+        the distance to the nearest class mean.
+      aurocs: of each score, by which it was chosen; {} for no choice.
     """
 
-    cosine: float
+    minimum: float
     known_rate: float
     known_data: str | None = None
+    score: str = "neighbors"
+    aurocs: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -158,6 +164,33 @@ class Gallery:
         if self.index is not None:
             return self.index.search(queries, self.representations, k)
         return measures.nearest_neighbors(queries, self.representations, k)
+
+    def is_known(
+        self,
+        queries: npt.NDArray[np.float32],
+        similarities: npt.NDArray[np.float32],
+    ) -> npt.NDArray[np.bool_] | None:
+        """Whether queries [Q, dim] reach the threshold; None without one.
+
+        `similarities` [Q, k] are those of `search`.
+        """
+        if self.threshold is None:
+            return None
+        scores = similarities[:, 0]
+        if self.threshold.score == "mahalanobis":
+            scores = self.mahalanobis.scores(queries)
+        return scores >= self.threshold.minimum
+
+    @functools.cached_property
+    def mahalanobis(self) -> measures.Mahalanobis:
+        """The Mahalanobis score of the rows that have a class.
+
+        ValueError where all rows of each class are equal.
+        """
+        rows, labels = self.representations, self.labels
+        if not (is_labelled := labels != NO_LABEL).all():
+            rows, labels = rows[is_labelled], labels[is_labelled]
+        return measures.Mahalanobis.fit(rows, labels)
 
     @functools.cached_property
     def class_means(self) -> npt.NDArray[np.float32]:
@@ -342,6 +375,16 @@ class Gallery:
             "files": {name: files.digest(directory / name) for name in names},
         }
         files.write_json(directory / _RECORD, record, ensure_ascii=False)
+
+
+def belonging_scores(
+    gallery: Gallery, score: str, queries: npt.NDArray[np.float32]
+) -> npt.NDArray[np.float32]:
+    """One of `SCORES` of queries [Q, dim], [Q] float32."""
+    if score == "mahalanobis":
+        return gallery.mahalanobis.scores(queries)
+    similarities, _ = gallery.search(queries, k=1)
+    return similarities[:, 0]
 
 
 def exists(path: epath.PathLike) -> bool:

@@ -51,6 +51,7 @@ from supcon_tf.measures.robustness import (
     relative_mean_corruption_error,
 )
 from supcon_tf.measures.unknown import (
+    Mahalanobis,
     known_threshold,
     mahalanobis_scores,
     neighbor_scores,

@@ -8,6 +8,8 @@ Letters in the shapes: Q queries, N rows of the bank, C classes.
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import numpy.typing as npt
 
@@ -93,44 +95,84 @@ def mahalanobis_scores(
     the covariance is shared, as in Lee et al. 2018,
     https://arxiv.org/abs/1807.03888, Eq. 1.
     """
-    queries, bank = neighbors.check_inputs(queries, bank)
-    labels = metrics.check_labels(
-        bank_labels, len(bank), np.iinfo(np.int64).max, "bank_labels"
-    )
-    _, classes, counts = np.unique(
-        labels, return_inverse=True, return_counts=True
-    )
-    dim = bank.shape[1]
-    sums = np.zeros([len(counts), dim])  # [C, dim]
-    products = np.zeros([dim, dim])
-    for first in range(0, len(bank), _CHUNK_ROWS):
-        part = slice(first, first + _CHUNK_ROWS)
-        rows = neighbors.unit_rows("bank", bank[part]).astype(np.float64)
-        np.add.at(sums, classes[part], rows)
-        products += rows.T @ rows
-    means = sums / counts[:, None]  # [C, dim]
-    covariance = (products - sums.T @ means) / len(bank)  # [dim, dim]
-    mean_variance = np.trace(covariance) / dim
-    exceptions.require(
-        mean_variance > _LEAST_VARIANCE,
-        "`bank` must have a class of different rows",
-        "equal rows in each class",
-    )
-    covariance[np.diag_indices_from(covariance)] += _SHRINKAGE * mean_variance
-    # |W (z - mu)| is the distance, with W^T W the inverse of the covariance.
-    whitening = np.linalg.inv(np.linalg.cholesky(covariance))  # [dim, dim]
-    centers = means @ whitening.T  # [C, dim]
-    scores = np.empty(len(queries), np.float32)
-    for first in range(0, len(queries), _CHUNK_ROWS):
-        part = slice(first, first + _CHUNK_ROWS)
-        rows = neighbors.unit_rows("queries", queries[part]) @ whitening.T
-        squares = (  # [Q, C]
-            (rows**2).sum(axis=1, keepdims=True)
-            - 2 * rows @ centers.T
-            + (centers**2).sum(axis=1)
+    return Mahalanobis.fit(bank, bank_labels).scores(queries)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Mahalanobis:
+    """The score of `mahalanobis_scores`, fitted to a bank once.
+
+    Example:
+      >>> from supcon_tf import measures
+      >>> bank, labels = [[5, 0], [5, 1], [0, 5], [1, 5]], [0, 0, 1, 1]
+      >>> score = measures.Mahalanobis.fit(bank, labels)
+      >>> near, far = score.scores([[9, 1], [-1, 0]])
+      >>> bool(near > far)
+      True
+
+    Attributes:
+      whitening: W, [dim, dim] float64; W^T W is the inverse of Sigma.
+      centers: W mu_c of each class, [C, dim] float64.
+    """
+
+    whitening: npt.NDArray[np.float64]
+    centers: npt.NDArray[np.float64]
+
+    @classmethod
+    def fit(
+        cls, bank: neighbors.Matrix, bank_labels: npt.ArrayLike
+    ) -> Mahalanobis:
+        """Fits the score to a bank; arguments and errors as of the function."""
+        bank = neighbors.check_matrix("bank", bank)
+        labels = metrics.check_labels(
+            bank_labels, len(bank), np.iinfo(np.int64).max, "bank_labels"
         )
-        scores[part] = -np.sqrt(np.maximum(squares.min(axis=1), 0))
-    return scores
+        _, classes, counts = np.unique(
+            labels, return_inverse=True, return_counts=True
+        )
+        dim = bank.shape[1]
+        sums = np.zeros([len(counts), dim])  # [C, dim]
+        products = np.zeros([dim, dim])
+        for first in range(0, len(bank), _CHUNK_ROWS):
+            part = slice(first, first + _CHUNK_ROWS)
+            rows = neighbors.unit_rows("bank", bank[part]).astype(np.float64)
+            np.add.at(sums, classes[part], rows)
+            products += rows.T @ rows
+        means = sums / counts[:, None]  # [C, dim]
+        covariance = (products - sums.T @ means) / len(bank)  # [dim, dim]
+        mean_variance = np.trace(covariance) / dim
+        exceptions.require(
+            mean_variance > _LEAST_VARIANCE,
+            "`bank` must have a class of different rows",
+            "equal rows in each class",
+        )
+        diagonal = np.diag_indices_from(covariance)
+        covariance[diagonal] += _SHRINKAGE * mean_variance
+        # |W (z - mu)| is the distance, with W^T W the inverse of Sigma.
+        whitening = np.linalg.inv(np.linalg.cholesky(covariance))  # [dim, dim]
+        return cls(whitening, means @ whitening.T)
+
+    def scores(self, queries: neighbors.Matrix) -> npt.NDArray[np.float32]:
+        """The scores of queries [Q, dim], [Q] float32, at most 0."""
+        queries = neighbors.check_matrix("queries", queries)
+        exceptions.require(
+            queries.shape[1] == len(self.whitening),
+            f"`queries` must have the dimension of the bank, "
+            f"{len(self.whitening)}",
+            queries.shape[1],
+        )
+        scores = np.empty(len(queries), np.float32)
+        for first in range(0, len(queries), _CHUNK_ROWS):
+            part = slice(first, first + _CHUNK_ROWS)
+            unit_rows = neighbors.unit_rows("queries", queries[part])
+            rows = unit_rows @ self.whitening.T
+            squares = (  # [Q, C]
+                (rows**2).sum(axis=1, keepdims=True)
+                - 2 * rows @ self.centers.T
+                + (self.centers**2).sum(axis=1)
+            )
+            scores[part] = -np.sqrt(np.maximum(squares.min(axis=1), 0))
+        return scores
 
 
 def known_threshold(scores: npt.ArrayLike, known_rate: float = 0.95) -> float:

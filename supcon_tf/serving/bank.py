@@ -38,7 +38,15 @@ class Bank(tf.Module):
         rows = neighbors.unit_rows("gallery", gallery.representations)
         self.rows = tf.Variable(rows, trainable=False)
         self._k = min(k, len(gallery))
-        self._threshold = gallery.threshold and gallery.threshold.cosine
+        self._threshold = gallery.threshold
+        if self._by_distance:
+            score = gallery.mahalanobis
+            self._whitening = tf.Variable(
+                score.whitening, trainable=False, dtype=tf.float32
+            )
+            self._centers = tf.Variable(
+                score.centers, trainable=False, dtype=tf.float32
+            )
         self._labels = tf.Variable(
             gallery.labels, trainable=False, dtype=tf.int64
         )
@@ -65,24 +73,52 @@ class Bank(tf.Module):
             "ids": self._tables["ids"].lookup(tf.cast(rows, tf.int64)),
             "similarities": similarities,
             "classes": self._tables["classes"].lookup(labels),
-            **self._is_known(similarities),
+            **self._is_known(representations, similarities),
         }
 
     def known(self, representations: tf.Tensor) -> dict[str, tf.Tensor]:
         """`is_known` of representations [N, dim]; {} without a threshold."""
         if self._threshold is None:
             return {}
-        return self._is_known(self._cosines(representations))
+        cosines = None
+        if not self._by_distance:
+            cosines = self._cosines(representations)
+        return self._is_known(representations, cosines)
+
+    @property
+    def _by_distance(self) -> bool:
+        return (
+            self._threshold is not None
+            and self._threshold.score == "mahalanobis"
+        )
 
     def _cosines(self, representations: tf.Tensor) -> tf.Tensor:
         """Cosines [N, rows]."""
         unit = tf.math.l2_normalize(representations, axis=1)
         return tf.matmul(unit, self.rows, transpose_b=True)
 
-    def _is_known(self, cosines: tf.Tensor) -> dict[str, tf.Tensor]:
+    def _is_known(
+        self, representations: tf.Tensor, cosines: tf.Tensor | None
+    ) -> dict[str, tf.Tensor]:
         if self._threshold is None:
             return {}
-        return {"is_known": tf.reduce_max(cosines, axis=1) >= self._threshold}
+        if self._by_distance:
+            scores = -self._distances(representations)
+        else:
+            scores = tf.reduce_max(cosines, axis=1)
+        return {"is_known": scores >= self._threshold.minimum}
+
+    def _distances(self, representations: tf.Tensor) -> tf.Tensor:
+        """Mahalanobis distances [N] to the nearest class mean."""
+        unit = tf.math.l2_normalize(representations, axis=1)
+        rows = tf.matmul(unit, self._whitening, transpose_b=True)  # [N, dim]
+        squares = (  # [N, classes]
+            tf.reduce_sum(rows**2, axis=1, keepdims=True)
+            - 2 * tf.matmul(rows, self._centers, transpose_b=True)
+            + tf.reduce_sum(self._centers**2, axis=1)
+        )
+        nearest = tf.reduce_min(squares, axis=1)
+        return tf.sqrt(tf.maximum(nearest, 0))
 
 
 def line_table(file: str, lines: str) -> tf.lookup.StaticHashTable:

@@ -14,7 +14,7 @@ from PIL import Image
 
 import supcon_tf
 from supcon_tf import config, gallery, measures, serving, training
-from supcon_tf.gallery import indexing
+from supcon_tf.gallery import belonging
 from supcon_tf.serving import bank
 from tests import forks, processes
 
@@ -63,9 +63,9 @@ def test_a_gallery_has_the_representations_of_the_run(index, copied_run):
     assert np.array_equal(shelf.labels, labels)
     np.testing.assert_allclose(shelf.representations, rows, atol=1e-6)
     assert shelf.made_of == run.identity
-    scores = measures.neighbor_scores(rows, rows, leave_one_out=True)
-    threshold = measures.known_threshold(scores, 0.95)
-    assert shelf.threshold.cosine == pytest.approx(threshold, abs=1e-6)
+    score, aurocs = belonging.choose_score(shelf)
+    assert (shelf.threshold.score, shelf.threshold.aurocs) == (score, aurocs)
+    assert shelf.threshold == belonging.fit(shelf, 0.95)
     assert shelf.threshold.known_rate == 0.95
 
 
@@ -73,16 +73,16 @@ def test_a_threshold_by_some_rows(index, monkeypatch):
     """Of a large gallery; two equal rows are each other's nearest."""
     shelf = index(data_dir="known")
     rows = np.arange(0, 48, 3)
-    scores = indexing._cosines_to_others(shelf, rows)
+    scores = belonging._cosines_to_others(shelf, rows)
     bank_rows = shelf.representations
     expected = measures.neighbor_scores(
         bank_rows, bank_rows, leave_one_out=True
     )
     np.testing.assert_allclose(scores, expected[rows], atol=1e-6)
     twice = dataclasses.replace(shelf, representations=np.ones_like(bank_rows))
-    assert indexing._cosines_to_others(twice, rows) == pytest.approx(1)
-    monkeypatch.setattr(indexing, "_MOST_THRESHOLD_ROWS", 3)
-    few = indexing._cosines_to_others(shelf, np.arange(48))
+    assert belonging._cosines_to_others(twice, rows) == pytest.approx(1)
+    monkeypatch.setattr(belonging, "_MOST_THRESHOLD_ROWS", 3)
+    few = belonging._cosines_to_others(shelf, np.arange(48))
     np.testing.assert_allclose(few, expected[[0, 23, 47]], atol=1e-6)
 
 

@@ -1,0 +1,112 @@
+"""Which score of belonging a gallery takes, and its threshold."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from supcon_tf import gallery, measures
+from supcon_tf.gallery import belonging
+from supcon_tf.serving import bank
+
+CLASSES = tuple("abcdef")
+
+
+def shelf_of(rows, labels, class_names=CLASSES):
+    count = len(rows)
+    return gallery.Gallery(
+        rows.astype(np.float32),
+        labels.astype(np.int32),
+        class_names,
+        tuple(map(str, range(count))),
+        np.arange(count),
+        {"sha256": "a"},
+    )
+
+
+def stretched(count, rng):
+    """Classes that differ in eight directions, and noise in eight others."""
+    labels = np.arange(count) % len(CLASSES)
+    centers = rng.normal(size=[len(CLASSES), 8])
+    rows = np.zeros([count, 16])
+    rows[:, :8] = centers[labels] + rng.normal(scale=0.05, size=[count, 8])
+    rows[:, 8:] = rng.normal(scale=3, size=[count, 8])
+    return rows, labels
+
+
+def divided(count, rng):
+    """Classes of two groups each, on opposite sides."""
+    labels = np.arange(count) % len(CLASSES)
+    centers = rng.normal(size=[len(CLASSES), 16])
+    sides = np.where(np.arange(count) // len(CLASSES) % 4 < 2, 1, -1)
+    rows = centers[labels] * sides[:, None]
+    return rows + rng.normal(scale=0.05, size=rows.shape), labels
+
+
+@pytest.mark.parametrize(
+    "draw, score", [(stretched, "mahalanobis"), (divided, "neighbors")]
+)
+def test_the_better_score_is_taken(draw, score, tmp_path):
+    rows, labels = draw(480, np.random.default_rng(0))
+    shelf = shelf_of(rows, labels)
+    chosen, aurocs = belonging.choose_score(shelf)
+    assert chosen == score == max(aurocs, key=aurocs.get)
+    assert all(0 < auroc <= 1 for auroc in aurocs.values())
+    threshold = belonging.fit(shelf, 0.9)
+    assert threshold.score == score and threshold.aurocs == aurocs
+    new_rows, _ = draw(240, np.random.default_rng(0))  # of the same classes
+    similarities, _ = shelf.search(new_rows, k=1)
+    by_hand = {
+        "neighbors": similarities[:, 0],
+        "mahalanobis": measures.mahalanobis_scores(new_rows, rows, labels),
+    }[score]
+    shelf = dataclasses.replace(shelf, threshold=threshold)
+    np.testing.assert_array_equal(
+        shelf.is_known(new_rows, similarities), by_hand >= threshold.minimum
+    )
+    shelf.save(tmp_path / "a")
+    assert gallery.open_gallery(tmp_path / "a").threshold == threshold
+
+
+def test_the_threshold_lets_the_share_of_held_out_rows_pass():
+    rows, labels = stretched(480, np.random.default_rng(0))
+    shelf = shelf_of(rows[:300], labels[:300])
+    threshold = belonging.fit(shelf, 0.9, rows[300:], "held out")
+    scores = measures.mahalanobis_scores(rows[300:], rows[:300], labels[:300])
+    assert (scores >= threshold.minimum).mean() == pytest.approx(0.9, abs=0.01)
+    assert threshold.known_data == "held out"
+    # Without them the rows ask each other: nearly the same threshold.
+    beside_others = belonging.fit(shelf, 0.9)
+    assert beside_others.minimum == pytest.approx(threshold.minimum, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows, labels: (rows, np.where(labels == 0, -1, labels)),
+        lambda rows, labels: (rows, labels % 2),  # two classes
+        lambda rows, labels: (rows[labels], labels),  # equal in each class
+        lambda rows, labels: (rows[:6], labels[:6]),  # one row of each
+    ],
+)
+def test_where_there_is_no_choice_it_is_the_cosine(change):
+    rows, labels = change(*stretched(60, np.random.default_rng(0)))
+    shelf = shelf_of(rows, labels, CLASSES[: labels.max() + 1])
+    assert belonging.choose_score(shelf) == ("neighbors", {})
+
+
+def test_an_export_has_the_same_distance():
+    rows, labels = stretched(240, np.random.default_rng(0))
+    shelf = shelf_of(rows, labels)
+    queries = np.random.default_rng(1).normal(size=[50, 16]).astype(np.float32)
+    queries = np.concatenate([queries, shelf.representations[:50]])
+    scores = np.sort(shelf.mahalanobis.scores(queries))
+    minimum = float(scores[20] + scores[21]) / 2  # between two of them
+    threshold = gallery.Threshold(minimum, 0.95, score="mahalanobis")
+    shelf = dataclasses.replace(shelf, threshold=threshold)
+    known = bank.Bank(shelf, k=3).known(tf.constant(queries))["is_known"]
+    similarities, _ = shelf.search(queries, k=1)
+    expected = shelf.is_known(queries, similarities)
+    assert expected.sum() == 79
+    np.testing.assert_array_equal(known, expected)
