@@ -51,15 +51,13 @@ def measure_space(
 ) -> dict[str, object]:
     """Retrieval among the test images, and how they lie on the sphere.
 
-    `depths` are the k of recall@k; those of all other images are left out.
+    `depths` are the k of recall@k.
     """
     if np.bincount(test.labels).max() < 2:  # no image has a positive
         return {}
     rows, labels = test.representations, test.labels
     return {
-        "retrieval": measures.retrieval_summary(
-            rows, labels, [k for k in depths if k == 1 or k < len(labels) - 1]
-        ),
+        "retrieval": measures.retrieval_summary(rows, labels, depths),
         "representations": {
             "alignment": measures.alignment(rows, labels),
             "uniformity": measures.uniformity(rows),

@@ -61,7 +61,9 @@ def measure(
             ),
             **measures.confusions(predicted, test.labels, len(names)),
         },
-        **clean.measure_space(test, _DEPTHS),
+        **clean.measure_space(
+            test, [k for k in _DEPTHS if k < len(test.labels) - 1] or [1]
+        ),
         **(
             clean.leave_one_out(settings, bank)
             if settings.knn_leave_one_out
