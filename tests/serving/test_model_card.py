@@ -137,7 +137,11 @@ def test_test_classes_that_training_never_saw_are_said(run):
         "encoder": run.latest_checkpoint(),
         "test_classes": ["dawn", "dusk"],
         "knn_among_test": {"top_1": 0.75},
-        "retrieval": {"recall_at": {"1": 0.5}, "map_at_r": 0.25},
+        "retrieval": {
+            "recall_at": {"1": 0.5},
+            "r_precision": 0.375,
+            "map_at_r": 0.25,
+        },
     }
     files.write_json(stage.evaluation_file, measured)
     lines = written(run)[0]["Measures"]
@@ -146,6 +150,7 @@ def test_test_classes_that_training_never_saw_are_said(run):
         "Test examples": "21; in brackets are 95 % intervals",
         "Test classes": "2, which training never saw",
         "Recall@1": "50.0%",
+        "Retrieval (R-precision)": "37.5%",
         "Retrieval (mAP@R)": "25.0%",
     }
     measured["encoder"] = "x/checkpoints/step-00000099"
