@@ -52,6 +52,9 @@ _TOLERANCE = 4e-6
 # Candidates beyond the k-th: seldom are all of these within the tolerance.
 _SPARE_CANDIDATES = 8
 _PAIRS_AT_ONCE = 128  # compared again: few enough for a cache
+# Of a row's length; TensorFlow's default, 1e-12, would leave rows shorter than
+# 1e-6 as they are.
+_LEAST_SQUARE = 1e-24
 
 
 def nearest_neighbors(
@@ -402,12 +405,13 @@ _MATRIX = tf.TensorSpec([None, None], tf.float32)
 @tf.function(input_signature=[_MATRIX])
 def _normalize(rows: tf.Tensor) -> tf.Tensor:
     """Scales rows to unit length; a row of zeros remains."""
-    # The default epsilon, 1e-12 on the squared norm, would leave rows shorter
-    # than 1e-6 as they are.
-    return tf.math.l2_normalize(rows, axis=-1, epsilon=1e-24)
+    return tf.math.l2_normalize(rows, axis=-1, epsilon=_LEAST_SQUARE)
 
 
 @tf.function(input_signature=[_MATRIX, _MATRIX])
 def _cosines(chunk: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     """Returns cosines [Q, T] of unit-length queries and rows of any length."""
-    return tf.matmul(chunk, _normalize(rows), transpose_b=True)
+    # The products are scaled and not the rows, of which this spares a copy.
+    products = tf.matmul(chunk, rows, transpose_b=True)  # [Q, T]
+    squares = tf.reduce_sum(tf.square(rows), axis=1)  # [T]
+    return products * tf.math.rsqrt(tf.maximum(squares, _LEAST_SQUARE))
