@@ -34,9 +34,9 @@ WITH_PYTHON = {
 }
 
 
-def test_there_are_26_questions():
-    assert len(ANSWERS) == 26
-    assert sum(page.count("\n## ") for page in PAGES.values()) == 26
+def test_there_are_27_questions():
+    assert len(ANSWERS) == 27
+    assert sum(page.count("\n## ") for page in PAGES.values()) == 27
 
 
 @pytest.mark.parametrize("question", ANSWERS)
