@@ -35,7 +35,7 @@ DTYPES = "float32", "float16", "int8"
 SCORES = "neighbors", "mahalanobis"
 
 _RECORD = "gallery.json"
-_FORMAT = 1
+_FORMAT = 2
 _ARRAYS = "representations", "labels", "digests"
 _IDS = "ids.json"
 _INDEX = "rows.faiss"

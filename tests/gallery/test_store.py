@@ -197,11 +197,11 @@ def test_damage_is_one_line(tmp_path, name, damage):
         gallery.open_gallery(tmp_path / "a")
 
 
-@pytest.mark.parametrize("record", ["{", "{}", '{"format": 2}'])
+@pytest.mark.parametrize("record", ["{", "{}", '{"format": 1}'])
 def test_a_record_of_another_kind_is_refused(tmp_path, record):
     make("abc").save(tmp_path / "a")
     (tmp_path / "a" / "1" / "gallery.json").write_text(record)
-    with pytest.raises(ValueError, match="gallery.json must be|of format 1"):
+    with pytest.raises(ValueError, match="gallery.json must be|of format 2"):
         gallery.open_gallery(tmp_path / "a")
     with pytest.raises(ValueError, match="must be a gallery of tools/index.py"):
         gallery.open_gallery(tmp_path)
