@@ -242,9 +242,8 @@ def _train_and_test(
     )
     labels = np.array(unsplit.labels)
     if split_by == "class":
-        names = [name.strip() for name in table.texts]
         is_test = partition.is_test_class(
-            names, test_fraction, split_seed, path
+            table.texts, test_fraction, split_seed, path
         )[labels]
         return unsplit.part(~is_test), unsplit.part(is_test)
     if table.is_multi_label:

@@ -25,9 +25,7 @@ _SPLITS = {
 }
 NAMES = "train and test (or val)"
 SPLIT_BY = "image", "class"
-_LEAST_CLASSES = (
-    2  # of each split: retrieval among one class finds nothing else
-)
+_LEAST_CLASSES = 2  # of a split: among one class, retrieval is always right
 
 
 def split_of(name: str) -> str | None:

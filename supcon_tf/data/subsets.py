@@ -181,6 +181,12 @@ def draw_evenly(labels: npt.ArrayLike, count: int, seed: int) -> np.ndarray:
     return np.sort(shuffled[first])
 
 
+def evenly(total: int, count: int) -> np.ndarray:
+    """At most `count` of the integers below `total`, evenly spread, rising."""
+    count = min(count, total)
+    return np.arange(count) * total // max(count, 1)
+
+
 def turns(labels: npt.ArrayLike) -> np.ndarray:
     """Earlier occurrences of each label in `labels` [n]: 0, 1, ..., int64."""
     labels = np.asarray(labels)

@@ -254,7 +254,7 @@ def _write_examples(
         count = settings.sample_images
         samples.write_samples(run, directory, test, neighbors, count)
     if settings.plotted_images:
-        positions = splits.evenly(len(test.labels), settings.plotted_images)
+        positions = subsets.evenly(len(test.labels), settings.plotted_images)
         samples.write_representations(
             directory, test, positions, settings.plane
         )

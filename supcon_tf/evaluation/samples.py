@@ -131,7 +131,7 @@ def _spread(
     order = np.lexsort([labels[candidates], turns])
     rarest = np.count_nonzero(turns == turns.min(initial=len(labels)))
     if count < rarest:
-        order = order[splits.evenly(rarest, count)]
+        order = order[subsets.evenly(rarest, count)]
     return candidates[order[:count]]
 
 

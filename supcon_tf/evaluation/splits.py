@@ -10,6 +10,7 @@ import tensorflow as tf
 from etils import epath
 
 from supcon_tf import data, exceptions, measures, run_files
+from supcon_tf.data import subsets
 from supcon_tf.disk import files, leftovers
 from supcon_tf.training import console, representations, runs
 
@@ -108,7 +109,7 @@ def encode(
     if max_examples is not None and max_examples >= source.num_examples:
         max_examples = None
     if max_examples is not None:
-        positions = evenly(source.num_examples, max_examples)
+        positions = subsets.evenly(source.num_examples, max_examples)
     directory = run.files.encoded / split
     if "://" in str(directory):
         rows, labels = represent(source, positions)
@@ -191,9 +192,3 @@ def reduced(images: tf.Tensor | np.ndarray, side: int) -> np.ndarray:
     )
     pixels = tf.cast(tf.round(resized), tf.uint8)
     return tf.broadcast_to(pixels, [*pixels.shape[:3], 3]).numpy()
-
-
-def evenly(total: int, count: int) -> np.ndarray:
-    """At most `count` of the integers below `total`, evenly spread, rising."""
-    count = min(count, total)
-    return np.arange(count) * total // max(count, 1)

@@ -12,12 +12,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+from collections.abc import Callable
 from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
 
 from supcon_tf import exceptions, measures
+from supcon_tf.data import subsets
 from supcon_tf.measures import neighbors
 
 # A graph is the faster index, but holds all rows in memory, and its building
@@ -29,7 +31,7 @@ _BUILD_CANDIDATES = 100
 _NUMBERS_PER_BYTE = 4
 _TRAINING_ROWS_PER_LIST = 64
 _CANDIDATES_PER_NEIGHBOR, _LEAST_CANDIDATES = 10, 100
-_RECALL_QUERIES, _RECALL_K = 1_000, 10
+_RECALL_QUERIES, RECALL_K = 1_000, 10
 _CHUNK_ROWS = 2**16  # converted at once, to bound the memory
 
 
@@ -110,14 +112,35 @@ def build(path: str | os.PathLike[str], rows: npt.NDArray[np.number]) -> Index:
         index.hnsw.efConstruction = _BUILD_CANDIDATES
     else:
         num_lists = faiss.extract_index_ivf(index).nlist
-        count = min(len(rows), num_lists * _TRAINING_ROWS_PER_LIST)
-        sample = np.linspace(0, len(rows) - 1, count).astype(np.int64)
-        index.train(_unit(rows[sample]))
+        count = num_lists * _TRAINING_ROWS_PER_LIST
+        index.train(_unit(rows[subsets.evenly(len(rows), count)]))
     for first in range(0, len(rows), _CHUNK_ROWS):
         index.add(_unit(rows[first : first + _CHUNK_ROWS]))
     faiss.write_index(index, os.fspath(path))
     unmeasured = Index(os.fspath(path), kind, 0.0)
-    return dataclasses.replace(unmeasured, recall=_recall(unmeasured, rows))
+    share = recall(rows, lambda queries, k: unmeasured.search(queries, rows, k))
+    return dataclasses.replace(unmeasured, recall=share)
+
+
+def recall(
+    rows: npt.NDArray[np.number],
+    search: Callable[[np.ndarray, int], measures.neighbors.Neighbors],
+) -> float:
+    """The share of the `RECALL_K` nearest rows that a search finds.
+
+    Up to 1,000 rows are the queries; of equally similar rows any will do.
+
+    Args:
+      rows: [N, dim].
+      search: from queries [Q, dim] and k to similarities and rows, [Q, k].
+    """
+    queries = rows[subsets.evenly(len(rows), _RECALL_QUERIES)]
+    exact, _ = measures.nearest_neighbors(queries, rows, RECALL_K)  # [Q, k]
+    _, nearest = search(queries, RECALL_K)
+    similarities, _ = measures.nearest_among(
+        queries, rows, nearest, exact.shape[1]
+    )
+    return float((similarities >= exact[:, -1:] - 1e-6).mean())
 
 
 def import_faiss() -> ModuleType:
@@ -155,16 +178,6 @@ def _candidates(index: object, queries: np.ndarray, k: int) -> np.ndarray:
         parameters = faiss.SearchParametersIVF(nprobe=min(lists, index.nlist))
     _, rows = index.search(_unit(queries), count, params=parameters)
     return rows
-
-
-def _recall(index: Index, rows: npt.NDArray[np.number]) -> float:
-    """The share of the nearest rows that the index finds, see `Index`."""
-    count = min(len(rows), _RECALL_QUERIES)
-    queries = rows[np.linspace(0, len(rows) - 1, count).astype(np.int64)]
-    exact, _ = measures.nearest_neighbors(queries, rows, _RECALL_K)  # [Q, k]
-    similarities, _ = index.search(queries, rows, _RECALL_K)
-    # Of equally similar rows any will do.
-    return float((similarities >= exact[:, -1:] - 1e-6).mean())
 
 
 def _unit(rows: npt.NDArray[np.number]) -> npt.NDArray[np.float32]:

@@ -64,7 +64,7 @@ def choose_score(gallery: store.Gallery) -> tuple[str, dict[str, float]]:
     """
     is_labelled = gallery.labels != store.NO_LABEL
     count = len(gallery.class_names)
-    rows = _evenly(np.arange(len(gallery)), _MOST_CHOICE_ROWS)
+    rows = subsets.evenly(len(gallery), _MOST_CHOICE_ROWS)
     labels = gallery.labels[rows]
     is_query = subsets.turns(labels) % 2 == 1
     if not is_labelled.all() or count < 3 or not is_query.any():
@@ -119,15 +119,8 @@ def _cosines_to_others(gallery: store.Gallery, rows: np.ndarray) -> np.ndarray:
     """The cosine of some rows to the most similar other row, [n] float32."""
     if not len(rows):
         return np.zeros(0, np.float32)
-    rows = _evenly(rows, _MOST_THRESHOLD_ROWS)
+    rows = rows[subsets.evenly(len(rows), _MOST_THRESHOLD_ROWS)]
     similarities, nearest = gallery.search(gallery.representations[rows], k=2)
     # Where equal rows hide a row from its own neighbours, the first is another.
     is_itself = nearest[:, 0] == rows
     return np.where(is_itself, similarities[:, 1], similarities[:, 0])
-
-
-def _evenly(rows: np.ndarray, count: int) -> np.ndarray:
-    """At most `count` of the rows, evenly spread."""
-    if len(rows) <= count:
-        return rows
-    return rows[np.linspace(0, len(rows) - 1, count).astype(np.int64)]

@@ -16,8 +16,6 @@ from supcon_tf.disk import files, locks
 from supcon_tf.gallery import approximate, belonging, store
 from supcon_tf.training import console, representations, runs
 
-_RECALL_QUERIES, _RECALL_K = 1_000, 10
-
 
 def index(settings: config.IndexSettings) -> store.Gallery:
     """Makes or changes a gallery: tools/index.py.
@@ -177,10 +175,13 @@ def encode(
     )
     stored = store.quantized(rows, dtype)
     if stored.dtype != rows.dtype:
-        share = _share_of_neighbors(rows, stored)
+        share = approximate.recall(
+            rows,
+            lambda queries, k: measures.nearest_neighbors(queries, stored, k),
+        )
+        count = approximate.RECALL_K
         console.print_line(
-            dtype,
-            f"finds {share:.1%} of the {_RECALL_K} nearest rows of float32",
+            dtype, f"finds {share:.1%} of the {count} nearest rows of float32"
         )
     return store.Gallery(
         stored,
@@ -190,16 +191,6 @@ def encode(
         examples.digests,
         run.identity,
     )
-
-
-def _share_of_neighbors(rows: np.ndarray, stored: np.ndarray) -> float:
-    """The share of the nearest rows that stored numbers, [N, dim], keep."""
-    count = min(len(rows), _RECALL_QUERIES)
-    queries = rows[np.linspace(0, len(rows) - 1, count).astype(np.int64)]
-    _, expected = measures.nearest_neighbors(queries, rows, _RECALL_K)
-    _, nearest = measures.nearest_neighbors(queries, stored, _RECALL_K)
-    shared = map(np.intersect1d, expected, nearest)
-    return sum(map(len, shared)) / expected.size
 
 
 def _read_examples(
@@ -307,7 +298,8 @@ def _print(path: epath.Path, gallery: store.Gallery) -> None:
         console.print_line(
             "index",
             f"{gallery.index.kind} of faiss, which finds "
-            f"{gallery.index.recall:.2%} of the 10 nearest rows",
+            f"{gallery.index.recall:.2%} of the {approximate.RECALL_K} "
+            "nearest rows",
         )
     threshold = gallery.threshold
     if threshold is None:

@@ -330,7 +330,7 @@ class Gallery:
             which this one was read from.
 
         Returns:
-          The gallery with its new version.
+          The gallery with its new version and index.
 
         Raises:
           ValueError: the directory has another gallery, or this one was changed
@@ -349,13 +349,16 @@ class Gallery:
             earlier = _numbered(path)  # also what is left of a removal
             newest = max(earlier, default=0) + 1
             with files.make_atomically(path / str(newest)) as partial:
-                self._write(partial)
+                index = self._write(partial)
             for version in earlier.values():
                 version.rmtree()
-        return dataclasses.replace(self, version=newest)
+        if index:
+            file = os.fspath(path / str(newest) / _INDEX)
+            index = dataclasses.replace(index, path=file)
+        return dataclasses.replace(self, version=newest, index=index)
 
-    def _write(self, directory: epath.Path) -> None:
-        """Writes the files of a version."""
+    def _write(self, directory: epath.Path) -> approximate.Index | None:
+        """Writes the files of a version; returns its index, if it has one."""
         for name in _ARRAYS:
             with (directory / f"{name}.npy").open("wb") as file:
                 np.save(file, getattr(self, name))
@@ -375,6 +378,7 @@ class Gallery:
             "files": {name: files.digest(directory / name) for name in names},
         }
         files.write_json(directory / _RECORD, record, ensure_ascii=False)
+        return index
 
 
 def belonging_scores(

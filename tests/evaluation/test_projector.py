@@ -15,6 +15,7 @@ from PIL import Image
 from tensorboard import program
 
 from supcon_tf import data, measures, training
+from supcon_tf.data import subsets
 from supcon_tf.evaluation import projector, splits
 
 NAMES = ("cat", "öl\tor not", "7")
@@ -55,7 +56,7 @@ POSITIONS = [0, 1, 2, 4, 5, 6, 8, 9]
 
 
 def write(run, split, count=COUNT):
-    projector.write_projector(run, split, splits.evenly(COUNT, count))
+    projector.write_projector(run, split, subsets.evenly(COUNT, count))
 
 
 class Board:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from supcon_tf import config, data, measures, run_files, training
+from supcon_tf.data import subsets
 from supcon_tf.evaluation import samples, splits
 from supcon_tf.training import input_pipeline, runs
 
@@ -46,7 +47,7 @@ def written(tmp_path):
         )
         run = runs.Run(training.RunDirectory(tmp_path), pretrained, "")
         samples.write_samples(run, run.files, test, bank, count)
-        positions = splits.evenly(len(test.labels), plotted)
+        positions = subsets.evenly(len(test.labels), plotted)
         samples.write_representations(run.files, test, positions, plane)
         return [
             run_files.read_arrays(file)

@@ -69,6 +69,12 @@ def test_a_change_builds_it_anew(tmp_path):
     grown.save(tmp_path / "a")
     again = gallery.open_gallery(tmp_path / "a")
     assert again.index is not None and equal(again, grown)
+    # The index of an earlier version is gone; the new one answers.
+    saved = again.save(tmp_path / "a")
+    assert saved.version == 3 and saved.index.recall == 1
+    _, rows = saved.search(saved.representations, k=1)
+    assert rows[:, 0].tolist() == [0, 1, 2, 0]  # d is equal to a
+    again = saved
     again.part(np.zeros(4, bool)).save(tmp_path / "a")
     assert gallery.open_gallery(tmp_path / "a").index is None
 

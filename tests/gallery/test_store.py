@@ -221,13 +221,16 @@ def test_a_record_lists_sizes_and_digests(tmp_path):
 
 
 KILLED = """
-import os, pathlib, shutil, signal, sys
+import dataclasses, os, pathlib, shutil, signal, sys
 sys.path.insert(0, {root!r})
 from supcon_tf import gallery
 from tests.gallery import test_store
 
 path = pathlib.Path(FOLDER) / "galleries" / "a"
-small, large = test_store.make("abc"), test_store.make("abcde")
+small, large = (
+    dataclasses.replace(test_store.make(ids), is_approximate={approximate})
+    for ids in ("abc", "abcde")
+)
 
 def prepare():
     shutil.rmtree(path.parent, ignore_errors=True)
@@ -239,12 +242,19 @@ def run():
 def verify(count):
     opened = gallery.open_gallery(path)
     assert any(test_store.equal(opened, whole) for whole in (small, large))
+    _, rows = opened.search(opened.representations, k=1)
+    assert rows[:, 0].tolist() == [*range(len(opened))]
     large.save(path, overwrite=True)  # no leftover is in the way
     (version,) = path.iterdir()
     assert version.name.isdecimal()
 """
 
 
-def test_a_kill_leaves_the_old_or_the_new_gallery(tmp_path):
-    program = KILLED.format(root=str(tests_processes.ROOT))
+@pytest.mark.parametrize("approximate", [False, True])
+def test_a_kill_leaves_the_old_or_the_new_gallery(tmp_path, approximate):
+    if approximate:
+        pytest.importorskip("faiss")
+    program = KILLED.format(
+        root=str(tests_processes.ROOT), approximate=approximate
+    )
     assert processes.kill_everywhere(program, tmp_path) >= 7
