@@ -5,6 +5,7 @@
 Images per second, latencies (median and 99th percentile) and the time of all
 cores per image. `ours_bytes` is the export of a ResNet-50 for 1,000 classes,
 asked with JPEG files (serving_default, which decodes, crops and resizes),
+`ours_search` the same with a gallery of `--gallery_rows` random rows,
 `ours_images` with views of 224 pixels (predict_images, the network alone),
 `keras_resnet50` is keras.applications.ResNet50, asked with normalised views.
 Weights are random. Each SavedModel is loaded as TF Serving loads it, without a
@@ -23,13 +24,14 @@ from concurrent import futures
 import checkout  # noqa: F401
 import numpy as np
 
-from benchmarks import harness, measuring, results
+from benchmarks import gallery, harness, measuring, results
 from benchmarks import input as inputs
 from supcon_tf import settings
 
 # Of an implementation: its SavedModel, the signature, what that is asked with.
 SERVED = {
     "ours_bytes": ("ours", "serving_default", "files"),
+    "ours_search": ("gallery", "search", "files"),
     "ours_images": ("ours", "predict_images", "views"),
     "keras_resnet50": ("keras", "serving_default", "normalised"),
 }
@@ -65,6 +67,9 @@ class ServingBench(harness.Bench):
     images: tuple[int, ...] = settings.setting((1, 8, 32), "Per request.")
     concurrency: tuple[int, ...] = settings.setting((1, 4), "Clients at once.")
     rounds: int = settings.setting(3, "Processes per job.", at_least=1)
+    gallery_rows: int = settings.setting(
+        10_000, "Rows that are searched.", at_least=1
+    )
     seconds: float = settings.setting(
         5.0, "Seconds that are timed.", at_least=0
     )
@@ -79,7 +84,7 @@ class ServingBench(harness.Bench):
 
 
 def make_models(job: measuring.Job) -> dict[str, object]:
-    """Writes our export of an encoder and a classifier, and Keras' network."""
+    """Writes exports with a classifier and a gallery, and Keras' network."""
     tf = measuring.import_tensorflow(job.threads)
     from supcon_tf import models, serving
     from supcon_tf.keras_2 import keras
@@ -96,6 +101,14 @@ def make_models(job: measuring.Job) -> dict[str, object]:
         image_size=IMAGE_SIZE,
         class_names=[f"class {number}" for number in range(CLASSES)],
         classifier=classifier,
+    )
+    shape = job.gallery_rows, encoder.representation_dim
+    rows = np.random.default_rng(job.seed).standard_normal(shape, np.float32)
+    serving.export_saved_model(
+        encoder,
+        pathlib.Path(job.folder, "gallery"),
+        image_size=IMAGE_SIZE,
+        gallery=gallery.make_gallery(rows, range(len(rows)), False),
     )
     network = keras.applications.ResNet50(weights=None, classes=CLASSES)
     tf.saved_model.save(network, f"{job.folder}/keras")
@@ -114,7 +127,7 @@ def measure(job: measuring.Job) -> dict[str, float]:
     cpu_before = time.process_time()
     latencies, duration = send(predict, requests, job.clients, job.seconds)
     cpu_seconds = time.process_time() - cpu_before
-    if kind == "files":
+    if job.implementation == "ours_bytes":
         compare_inputs(predicts, job.folder)
     count = job.images * len(latencies)
     return {

@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -144,6 +145,17 @@ def freed():
     # Only glibc has this function.
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
         trim(0)
+
+
+@pytest.fixture(autouse=True)
+def no_open_figures():
+    """Closes the figures that are pyplot's once some test has imported it.
+
+    Matplotlib warns at the 21st open figure, whichever tests drew them.
+    """
+    yield
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close("all")
 
 
 @pytest.fixture

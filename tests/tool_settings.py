@@ -8,6 +8,7 @@ sys.path.append(str(pathlib.Path(__file__).parent.parent / "benchmarks"))
 
 from benchmarks import (  # noqa: E402
     finetuning,
+    gallery,
     knn,
     learning,
     loss,
@@ -42,6 +43,7 @@ TOOLS = {
 }
 BENCHMARKS = {
     "finetuning": finetuning.FinetuningBench,
+    "gallery": gallery.GalleryBench,
     "input": benchmarks_input.InputBench,
     "knn": knn.KnnBench,
     "learning": learning.LearningBench,

@@ -206,6 +206,16 @@ def test_the_search_is_measured(measure):
     assert {row["agreement"] for row in table} == {"1.00000"}
 
 
+def test_a_gallery_is_measured(measure):
+    _, written = measure("gallery", rows=(90,), queries=7, dim=6)
+    exact, approximate = written["points"]
+    for point in (exact, approximate):
+        assert point["disk_mb"] > 90 * 6 * 4e-6
+        for name in ("seconds", "write", "open", "queries", "add"):
+            assert point[name] > 0
+    assert "recall" not in exact and 0.9 < approximate["recall"] <= 1
+
+
 @pytest.mark.slow
 def test_a_small_model_from_files_to_the_table(monkeypatch, measure):
     def make_keras(**arguments):
@@ -218,7 +228,12 @@ def test_a_small_model_from_files_to_the_table(monkeypatch, measure):
     monkeypatch.setattr(serving, "IMAGE_SIZE", 32)
     monkeypatch.setattr(serving, "CLASSES", 7)
     _, written = measure(
-        "serving", images=(2,), concurrency=(2,), rounds=1, seconds=0.05
+        "serving",
+        images=(2,),
+        concurrency=(2,),
+        rounds=1,
+        seconds=0.05,
+        gallery_rows=20,
     )
     for point in written["points"]:
         assert 0 < point["p50_ms"] <= point["p99_ms"] and point["cpu_ms"] > 0

@@ -221,7 +221,7 @@ def test_a_record_lists_sizes_and_digests(tmp_path):
 
 
 KILLED = """
-import dataclasses, os, pathlib, shutil, signal, sys
+import dataclasses, functools, multiprocessing, pathlib, shutil, sys
 sys.path.insert(0, {root!r})
 from supcon_tf import gallery
 from tests.gallery import test_store
@@ -232,6 +232,19 @@ small, large = (
     for ids in ("abc", "abcde")
 )
 
+def in_process(function):
+    # A fork of a process that has run TensorFlow would hang.
+    @functools.wraps(function)
+    def call(*arguments):
+        child = multiprocessing.get_context("fork").Process(
+            target=function, args=arguments
+        )
+        child.start()
+        child.join()
+        assert child.exitcode == 0
+    return call
+
+@in_process
 def prepare():
     shutil.rmtree(path.parent, ignore_errors=True)
     small.save(path)
@@ -239,6 +252,7 @@ def prepare():
 def run():
     large.save(path, overwrite=True)
 
+@in_process
 def verify(count):
     opened = gallery.open_gallery(path)
     assert any(test_store.equal(opened, whole) for whole in (small, large))
