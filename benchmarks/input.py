@@ -5,9 +5,11 @@
 For every size and policy: the policy alone, on images in memory, and the whole
 pipeline from JPEG files to batches of views; with --views, also pairs of views
 per second, from one decode and (`twice`) from two pipelines of ours. `tfm` is
-the Model Garden's augmentation (tf-models-official), `pil` torchvision on
-Pillow images in a DataLoader, where they are installed. With both, the defaults
-take some twenty minutes. Without a folder, on two photographs:
+the Model Garden's augmentation (tf-models-official); `pil` is torchvision on
+Pillow images, `torchvision_v2` its second version on tensors, `albumentations`
+works on arrays, each in the DataLoader of PyTorch. What is installed is
+measured; with all, the defaults take some forty minutes. Without a folder, on
+two photographs:
 
   python benchmarks/input.py --sizes=32 --policies=randaugment --views
 """
@@ -19,6 +21,7 @@ import importlib.util
 import itertools
 import pathlib
 import time
+import types
 from collections.abc import Callable, Iterator
 
 import checkout  # noqa: F401
@@ -34,12 +37,21 @@ _POLICIES = (
     *("identity", "autoaugment", "randaugment", "simclr"),
     *("simaugment", "stacked_randaugment"),
 )
-# How many of them each has.
-_HAS = {"ours": 6, "tfm": 3, "pil": 4}
+# Those that each has.
+_HAS = {
+    "ours": _POLICIES,
+    "tfm": _POLICIES[:3],
+    "pil": _POLICIES[:4],
+    "torchvision_v2": _POLICIES[:4],
+    "albumentations": ("identity", "simclr"),
+}
 _CROP_AREA, _CROP_ASPECT = (0.08, 1.0), (3 / 4, 4 / 3)
 # tf.data chooses its parallelism within the first seconds.
 _MOST_WARM_UP = 2.0
 _LEAST_BATCHES = 8
+
+# From a path, or an image [H, W, 3] in memory, to its augmented view.
+Augment = Callable[[str | np.ndarray], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +62,8 @@ class InputBench(harness.Bench):
         "ours": (),
         "tfm": ("official",),
         "pil": ("torch", "torchvision", "PIL"),
+        "torchvision_v2": ("torch", "torchvision", "PIL"),
+        "albumentations": ("torch", "albumentations", "cv2"),
     }
     AXES = {"input": "inputs", "size": "sizes", "policy": "policies"}
     COLUMNS = (results.IMAGES, results.SPREAD)
@@ -86,7 +100,7 @@ class InputBench(harness.Bench):
         jobs = [
             job
             for job in super().jobs(names)
-            if job["policy"] in _POLICIES[: _HAS[job["implementation"]]]
+            if job["policy"] in _HAS[job["implementation"]]
             and (job["input"] != "tfrecord" or job["implementation"] == "ours")
         ]
         pairs = [
@@ -160,12 +174,13 @@ def list_files(folder: str) -> list[str]:
 def measure(job: measuring.Job) -> dict[str, float]:
     """Seconds of an image, or of a pair, with all cores it may use."""
     measuring.pin(job.threads)
-    if job.implementation == "pil":
+    if job.implementation in _LOADED:
         measuring.import_torch(job.threads)
+        batches = load_in_workers(job, _LOADED[job.implementation](job))
     else:
         measuring.import_tensorflow(job.threads)
-    make = {"ours": make_ours, "tfm": make_tfm, "pil": make_pil}
-    batches = make[job.implementation](job)
+        make = {"ours": make_ours, "tfm": make_tfm}
+        batches = make[job.implementation](job)
     seconds, batch = time_batches(batches, job.seconds)
     views = job.batch_size * (2 if job.input == "pairs" else 1)
     batch, shape = np.asarray(batch), (views, job.size, job.size, 3)
@@ -305,17 +320,46 @@ def make_tfm(job: measuring.Job) -> Iterator[object]:
     )
 
 
-def make_pil(job: measuring.Job) -> Iterator[object]:
-    """What torchvision documents: Pillow images in a DataLoader's workers.
+def make_pil(job: measuring.Job) -> Augment:
+    """What torchvision documents, on Pillow images.
 
     Its AutoAugment has no v0: the table is that for ImageNet. RandAugment is
     at the end of its range of magnitudes, as ours at level 10.
     """
-    import torch
     from PIL import Image
-    from torch.utils import data
     from torchvision import transforms
 
+    augment = make_torchvision(job, transforms)
+
+    def read_and_augment(source: str | np.ndarray) -> np.ndarray:
+        if isinstance(source, str):
+            return np.array(augment(Image.open(source).convert("RGB")))
+        return np.array(augment(Image.fromarray(source)))
+
+    return read_and_augment
+
+
+def make_torchvision_v2(job: measuring.Job) -> Augment:
+    """The same of torchvision's second version, on tensors [3, H, W]."""
+    import torch
+    from PIL import Image
+    from torchvision.transforms import v2
+
+    augment = make_torchvision(job, v2)
+
+    def read_and_augment(source: str | np.ndarray) -> np.ndarray:
+        if isinstance(source, str):
+            source = np.array(Image.open(source).convert("RGB"))
+        image = torch.from_numpy(source).permute(2, 0, 1)
+        return augment(image).permute(1, 2, 0).numpy()
+
+    return read_and_augment
+
+
+def make_torchvision(
+    job: measuring.Job, transforms: types.ModuleType
+) -> Callable[[object], object]:
+    """A policy, behind crop and flip for files, by either version."""
     jitter = transforms.ColorJitter(0.4, 0.4, 0.4, 0.1)  # strength 0.5
     blur = transforms.GaussianBlur(job.size // 10 // 2 * 2 + 1, (0.1, 2.0))
     steps = {
@@ -328,21 +372,66 @@ def make_pil(job: measuring.Job) -> Iterator[object]:
             transforms.RandomApply([blur], 0.5),
         ],
     }[job.policy]
-    sources, read = np.load(f"{job.folder}/{job.size}.npy"), Image.fromarray
     if job.input == "jpeg":
-        sources, read = list_files(job.folder), Image.open
         crop = transforms.RandomResizedCrop(job.size, _CROP_AREA, _CROP_ASPECT)
-        flip = transforms.RandomHorizontalFlip()
-        steps = [lambda image: image.convert("RGB"), crop, flip, *steps]
-    augment = transforms.Compose(steps)
+        steps = [crop, transforms.RandomHorizontalFlip(), *steps]
+    return transforms.Compose(steps)
+
+
+def make_albumentations(job: measuring.Job) -> Augment:
+    """The same of albumentations 2, on arrays [H, W, 3]."""
+    import albumentations
+    import cv2
+
+    cv2.setNumThreads(0)  # a worker is a core
+    steps = []
+    if job.input == "jpeg":
+        steps += [
+            albumentations.RandomResizedCrop(
+                (job.size, job.size), _CROP_AREA, _CROP_ASPECT
+            ),
+            albumentations.HorizontalFlip(p=0.5),
+        ]
+    if job.policy == "simclr":
+        side = job.size // 10 // 2 * 2 + 1
+        steps += [
+            albumentations.ColorJitter(0.4, 0.4, 0.4, 0.1, p=0.8),
+            albumentations.ToGray(p=0.2),
+            albumentations.GaussianBlur((side, side), (0.1, 2.0), p=0.5),
+        ]
+    augment = albumentations.Compose(steps)
+
+    def read_and_augment(source: str | np.ndarray) -> np.ndarray:
+        if isinstance(source, str):
+            source = cv2.imread(source, cv2.IMREAD_COLOR_RGB)
+        return augment(image=source)["image"]
+
+    return read_and_augment
+
+
+_LOADED = {
+    "pil": make_pil,
+    "torchvision_v2": make_torchvision_v2,
+    "albumentations": make_albumentations,
+}
+
+
+def load_in_workers(job: measuring.Job, augment: Augment) -> Iterator[object]:
+    """Batches of PyTorch's DataLoader, whose workers read and augment."""
+    import torch
+    from torch.utils import data
+
+    sources = np.load(f"{job.folder}/{job.size}.npy")
+    if job.input == "jpeg":
+        sources = list_files(job.folder)
 
     class Images:
         def __len__(self):
             return 2**31
 
         def __getitem__(self, at):
-            image = augment(read(sources[at % len(sources)]))
-            return torch.from_numpy(np.array(image))
+            image = augment(sources[at % len(sources)])
+            return torch.from_numpy(np.ascontiguousarray(image))
 
     loader = data.DataLoader(
         Images(),

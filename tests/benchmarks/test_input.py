@@ -25,16 +25,18 @@ def test_jobs_are_of_who_has_the_policy():
     bench = suite.InputBench(
         sizes=(32,), policies=policies, inputs=("jpeg",), views=True
     )
-    jobs = [tuple(job.values()) for job in bench.jobs(["ours", "tfm", "pil"])]
-    assert [policy + " " + name for _, _, policy, name in jobs[:6]] == [
-        *("simclr ours", "simclr pil", "randaugment ours", "randaugment tfm"),
-        *("randaugment pil", "simaugment ours"),
+    names = ["ours", "tfm", "pil", "albumentations"]
+    jobs = [tuple(job.values()) for job in bench.jobs(names)]
+    assert [policy + " " + name for _, _, policy, name in jobs[:7]] == [
+        *("simclr ours", "simclr pil", "simclr albumentations"),
+        *("randaugment ours", "randaugment tfm", "randaugment pil"),
+        "simaugment ours",
     ]
-    assert jobs[6:8] == [
+    assert jobs[7:9] == [
         ("pairs", 32, "simclr", "ours"),
         ("pairs", 32, "simclr", "ours", "twice"),
     ]
-    assert len(jobs) == 12
+    assert len(jobs) == 13
 
 
 def test_all_implementations_find_what_they_read(
@@ -129,17 +131,24 @@ def test_the_model_garden_distorts_every_image(make_job, tmp_path, monkeypatch):
         assert low - 3 <= image.min() and image.max() <= low + 97
 
 
-@pytest.mark.parametrize("of", ["memory", "jpeg"])
-def test_torchvision_gives_the_same_batches(of, make_job):
-    pytest.importorskip("torchvision")
-    job = make_job(of, "identity")
-    batch = take(suite.make_pil, job)
+@pytest.mark.parametrize("name", ["pil", "torchvision_v2", "albumentations"])
+@pytest.mark.parametrize("kind", ["memory", "jpeg"])
+def test_peers_give_the_same_batches(kind, name, make_job):
+    for module in suite.InputBench.NEEDS[name]:
+        pytest.importorskip(module)
+
+    def load(policy):
+        job = make_job(kind, policy, implementation=name)
+        augment_image = suite._LOADED[name](job)
+        return take(lambda job: suite.load_in_workers(job, augment_image), job)
+
+    batch = load("identity")
     assert batch.shape == (4, 48, 48, 3) and batch.dtype == np.uint8
-    if of == "memory":
-        arrays = np.load(f"{job.folder}/48.npy")
+    if kind == "memory":
+        arrays = np.load(f"{make_job(kind, 'identity').folder}/48.npy")
         np.testing.assert_array_equal(batch, arrays[[0, 1, 2, 0]])
-    for policy in ("autoaugment", "randaugment", "simclr"):
-        other = take(suite.make_pil, make_job(of, policy))
+    for policy in {*suite._HAS[name]} - {"identity"}:
+        other = load(policy)
         assert other.shape == batch.shape and np.any(other != batch)
 
 
