@@ -46,7 +46,6 @@ class GalleryBench(harness.Bench):
         results.Column("1 query s", lambda p: p["seconds"], ".3f", drawn=True),
         _seconds("all queries", "queries"),
         _seconds("add", "add"),
-        results.MEMORY,
         results.Column("recall", lambda p: p.get("recall"), ".4f"),
     )
 
@@ -62,7 +61,7 @@ class GalleryBench(harness.Bench):
 
 
 def measure(job: measuring.Job) -> dict[str, float]:
-    """Times of all that is done with a gallery; peak memory of the searches."""
+    """Times of all that is done with a gallery."""
     measuring.import_tensorflow(job.threads)
     from supcon_tf import gallery, measures
 
@@ -82,16 +81,13 @@ def measure(job: measuring.Job) -> dict[str, float]:
     recall = {"recall": shelf.index.recall} if shelf.index else {}
     del shelf, representations
     opened, shelf = timed(functools.partial(gallery.open_gallery, path))
-    memory = measuring.reset_peak_mb()
     shelf.search(queries[:1], job.k)  # reads the files, and traces
     query, _ = timed(lambda: shelf.search(queries[:1], job.k))
     batch, _ = timed(lambda: shelf.search(queries, job.k))
-    peak = measuring.peak_mb()
     grown, _ = timed(lambda: shelf.add(added).save(path))
     shutil.rmtree(path)
     return recall | {
         "seconds": query,
-        "peak_mb": peak - memory,
         "disk_mb": 1e-6 * disk,
         "write": write,
         "open": opened,

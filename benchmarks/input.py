@@ -375,7 +375,7 @@ def make_torchvision(
     if job.input == "jpeg":
         crop = transforms.RandomResizedCrop(job.size, _CROP_AREA, _CROP_ASPECT)
         steps = [crop, transforms.RandomHorizontalFlip(), *steps]
-    return transforms.Compose(steps)
+    return transforms.Compose(steps) if steps else lambda image: image
 
 
 def make_albumentations(job: measuring.Job) -> Augment:

@@ -138,7 +138,7 @@ def test_peers_give_the_same_batches(kind, name, make_job):
         pytest.importorskip(module)
 
     def load(policy):
-        job = make_job(kind, policy, implementation=name)
+        job = make_job(kind, policy)
         augment_image = suite._LOADED[name](job)
         return take(lambda job: suite.load_in_workers(job, augment_image), job)
 
