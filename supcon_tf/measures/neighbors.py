@@ -45,7 +45,7 @@ _Float64s = npt.NDArray[np.float64]
 Neighbors = tuple[_Float32s, npt.NDArray[np.int32]]
 
 _TILE = 512  # rows: a product large enough for every core, small in memory
-_LEAST_SHARED = 2**14  # rows
+_FEW_QUERIES = 16
 _THREADS = 3  # while one sorts, which takes a core, the others multiply
 # Bound on the difference of the float32 errors of two rows. Measured: 2e-6 at
 # most, in 4 to 8,192 dimensions, with SSE, AVX2, AVX-512 and Eigen.
@@ -107,14 +107,11 @@ def nearest_neighbors(
     k = min(k, len(bank) - leave_one_out)
     similarities = np.empty((len(queries), k), np.float32)
     indices = np.empty((len(queries), k), np.int32)
-    # The threads share the bank where there are no chunks to be shared.
-    is_shared = len(queries) <= query_chunk and len(bank) >= _LEAST_SHARED
-    num_parts = _THREADS if is_shared else 1
 
     def search_from(first: int) -> None:
         part = slice(first, first + query_chunk)
         similarities[part], indices[part] = search(  # [Q, k] each
-            queries[part], bank, k, first if leave_one_out else None, num_parts
+            queries[part], bank, k, first if leave_one_out else None
         )
 
     with concurrent.futures.ThreadPoolExecutor(_THREADS) as threads:
@@ -178,16 +175,12 @@ def nearest_among(
 
 
 def search(
-    chunk: _Rows,
-    bank: _Rows,
-    k: int,
-    first_own_row: int | None = None,
-    num_parts: int = 1,
+    chunk: _Rows, bank: _Rows, k: int, first_own_row: int | None = None
 ) -> Neighbors:
     """Returns the neighbours of one chunk of queries, as `nearest_neighbors`.
 
     With `first_own_row`, query i is bank row `first_own_row` + i and no
-    neighbour of itself. `num_parts` of the bank are searched at once.
+    neighbour of itself.
     """
     chunk = _to_float32(chunk)  # [Q, dim]
     excluded_rows, num_rows = np.full(len(chunk), -1), len(bank)
@@ -195,9 +188,10 @@ def search(
         excluded_rows = first_own_row + np.arange(len(chunk))
         num_rows -= 1
     num_candidates = min(k + _SPARE_CANDIDATES, num_rows)  # K
-    approximate_cosines = functools.partial(_cosines, _normalize(chunk))
-    similarities, indices = _scan_in_parts(  # [Q, K] each
-        approximate_cosines, bank, num_candidates, excluded_rows, num_parts
+    cosines = _cosines if len(chunk) > _FEW_QUERIES else _cosines_of_few
+    approximate_cosines = functools.partial(cosines, _normalize(chunk).numpy())
+    similarities, indices = _scan(  # [Q, K] each
+        approximate_cosines, bank, num_candidates, excluded_rows
     )
     # A query is undecided where all candidates behind the k-th are as similar
     # as it is: rows that are no candidates may be so too.
@@ -340,50 +334,18 @@ class _Candidates:
         return self._similarities[:, :k], self._indices[:, :k]
 
 
-def _scan_in_parts(
-    cosines: Callable[[_Float32s], npt.ArrayLike],
-    bank: _Rows,
-    k: int,
-    excluded_rows: npt.NDArray[np.integer],
-    num_parts: int,
-) -> Neighbors:
-    """Returns what `_scan` does; threads share the bank."""
-    size = -(-len(bank) // num_parts)
-    parts = [(first, first + size) for first in range(0, len(bank), size)]
-    if len(parts) == 1:
-        return _scan(cosines, bank, k, excluded_rows)
-    with concurrent.futures.ThreadPoolExecutor(len(parts)) as threads:
-        scans = threads.map(
-            lambda part: _scan(cosines, bank, k, excluded_rows, *part), parts
-        )
-        similarities, indices = (
-            np.concatenate(of_parts, axis=1)  # [Q, parts x K]
-            for of_parts in zip(*scans, strict=True)
-        )
-    # Of equally similar rows the earlier one stays first.
-    order = np.argsort(-similarities, axis=1, kind="stable")[:, :k]
-    return tuple(
-        np.take_along_axis(array, order, axis=1)
-        for array in (similarities, indices)
-    )
-
-
 def _scan(
     cosines: Callable[[_Float32s], npt.ArrayLike],
     bank: _Rows,
     k: int,
     excluded_rows: npt.NDArray[np.integer],
-    first: int = 0,
-    end: int | None = None,
 ) -> Neighbors:
     """Returns the k best bank rows by `cosines`, of tiles [T, dim] to [Q, T].
 
-    `excluded_rows` [Q] is a row for each query, -1 for none. Of fewer than k
-    rows from `first` to `end`, the last similarities are -infinity.
+    `excluded_rows` [Q] is a row for each query, -1 for none.
     """
-    bank = bank[:end]
     candidates = _Candidates(len(excluded_rows), k)
-    for start in range(first, len(bank), _TILE):
+    for start in range(0, len(bank), _TILE):
         tile = np.array(cosines(_to_float32(bank[start : start + _TILE])))
         _check_cosines(tile)
         columns = excluded_rows - start  # [Q]
@@ -455,3 +417,13 @@ def _cosines(chunk: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     products = tf.matmul(chunk, rows, transpose_b=True)  # [Q, T]
     squares = tf.reduce_sum(tf.square(rows), axis=1)  # [T]
     return products * tf.math.rsqrt(tf.maximum(squares, _LEAST_SQUARE))
+
+
+def _cosines_of_few(chunk: _Float32s, rows: _Float32s) -> _Float32s:
+    """The same without TensorFlow, which would copy the rows to multiply them.
+
+    The copy takes four times as long as the product of a lone query.
+    """
+    with np.errstate(all="ignore"):  # no bank with infinity is searched
+        squares = np.einsum("td,td->t", rows, rows)  # [T]
+        return chunk @ rows.T / np.sqrt(np.maximum(squares, _LEAST_SQUARE))
