@@ -120,6 +120,7 @@ def test_smaller_precisions_make_smaller_files(converted):
     assert sizes["int8"] < sizes["float16"]
 
 
+@pytest.mark.slow
 @pytest.mark.not_quick
 def test_calibration_images_matter(model, converted, expected):
     """What one black image tells of the ranges is wrong."""

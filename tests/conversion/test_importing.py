@@ -173,6 +173,7 @@ def assert_equal(layers, expected_layers):
             np.testing.assert_array_equal(weight, expected_weight)
 
 
+@pytest.mark.slow(but=["simclr_tf2-as_simclr-write_objects-imagenet"])
 @pytest.mark.parametrize(
     ("file_format", "named", "write", "stem"),
     [
@@ -206,6 +207,7 @@ def test_a_checkpoint_of_tensorflow_becomes_a_run(
         np.testing.assert_array_equal(restored_kernel, kernel)
 
 
+@pytest.mark.slow(but=["resnet50"])
 @pytest.mark.parametrize("architecture", BLOCKS)
 def test_names_of_torch_are_understood(architecture):
     for stem, file_format, arguments in (

@@ -36,6 +36,7 @@ def read(views):
     ]
 
 
+@pytest.mark.slow(but=["False-uint8", "True-float32"])
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
 @pytest.mark.parametrize("has_batches", [False, True])
 def test_every_image_has_its_views_and_its_label(dtype, has_batches):
@@ -131,6 +132,7 @@ def test_images_of_many_sizes_and_weights_of_samples():
         data.views_of(photos, batch_size=3)
 
 
+@pytest.mark.slow(but=["0.00392156862745098"])
 @pytest.mark.parametrize("scale", [1 / 255, 100])
 def test_floats_of_another_range_are_refused(scale):
     photos = dataset(noise().astype(np.float32) * scale).batch(4)

@@ -340,6 +340,7 @@ def test_a_fresh_process_reads_the_files(tfds_dir):
     assert (class_names, num_test) == (["a", "b", "c"], 3)
 
 
+@pytest.mark.slow
 def test_views_of_a_set(tfds_dir):
     source = data.load("tfds:tiny_photos", "train", tfds_dir)
     levels, _ = levels_and_draws(source, 6)
@@ -369,6 +370,7 @@ def levels_and_draws(source, steps, **options):
     return levels, draws
 
 
+@pytest.mark.slow
 def test_workers_share_the_files(three_files_dir):
     """One of two workers has two files, the other one and reads it twice."""
     arguments = "tfds:tiny_photos", "train", three_files_dir
@@ -406,6 +408,7 @@ def test_what_cannot_be_shared(three_files_dir):
         data.make_views(part, 10, shard=(0, 2), images_per_class=5)
 
 
+@pytest.mark.slow
 def test_a_set_can_be_class_balanced(tfds_dir, monkeypatch):
     source = data.load("tfds:tiny_photos", "train", tfds_dir)
     levels, _ = levels_and_draws(source, 6, images_per_class=5)

@@ -303,6 +303,7 @@ def test_an_image_of_the_training_is_never_one_of_the_test(
         numbers_alone(run)
 
 
+@pytest.mark.slow
 def test_test_images_that_training_saw_are_counted(
     copy_run, image_folder, tmp_path, capsys
 ):
@@ -325,6 +326,7 @@ def test_test_images_that_training_saw_are_counted(
     assert "test/mid/copied.jpg" in printed
 
 
+@pytest.mark.slow
 def test_other_records_under_the_same_names_are_encoded_anew(
     image_folder, tiny_settings, tmp_path
 ):

@@ -111,6 +111,7 @@ def test_a_report_shows_them(finished_run):
         assert f"{name}: bright, neighbours say dark" in drawn
 
 
+@pytest.mark.slow(but=["7"])
 @pytest.mark.parametrize("count", [0, 7])
 def test_evaluate_writes_as_many_as_asked(finished_run, count):
     path = str(finished_run.path)

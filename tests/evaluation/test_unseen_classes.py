@@ -152,6 +152,7 @@ def test_a_mixture_is_refused(run, birds):
         evaluated(run)
 
 
+@pytest.mark.slow
 def test_converted_files_are_compared_without_accuracy(run):
     results = conversion.convert(
         config.ConvertSettings(str(run.path), formats=("tflite_float32",))
@@ -161,6 +162,7 @@ def test_converted_files_are_compared_without_accuracy(run):
     assert results["float_model"] == {}
 
 
+@pytest.mark.slow
 def test_pretraining_watches_the_test_images_alone(
     birds, tiny_settings, tmp_path, capsys
 ):

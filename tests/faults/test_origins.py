@@ -180,6 +180,7 @@ def swap(folder):
     (folder / "c").rename(folder / "b")
 
 
+@pytest.mark.slow
 def test_swapped_contents_do_not_go_on(small_run, tmp_path, capsys):
     settings = small_run()
     swap(tmp_path / "images/train")

@@ -319,6 +319,7 @@ def test_an_export_with_a_gallery_that_is_too_large(
         serving.export(other)
 
 
+@pytest.mark.slow
 def test_texts(finished_text_run, text_folder, capsys):
     """A run on sentences: indexed from a file, searched by a text."""
     run_dir = str(finished_text_run.path)
@@ -349,6 +350,7 @@ def test_texts(finished_text_run, text_folder, capsys):
     np.testing.assert_allclose(answer["similarities"][0], cosines, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_manifest_with_a_column_of_labels(index, folders, copied_run):
     rows = ["path,label,split", "known/dark/01.jpg,night,test"]
     rows += [

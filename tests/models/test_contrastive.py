@@ -277,6 +277,7 @@ SOFT = np.array([[0.5, 0.25, 0.25], [0, 1, 0], [0.75, 0, 0.25], [0, 0.5, 0.5]])
 SOFT = np.tile(SOFT, [2, 1]).astype(np.float32)
 
 
+@pytest.mark.slow(but=["offsets1"])
 @pytest.mark.parametrize("offsets", [[], [2.0, 0.0, -3.0]])
 def test_a_classifier_learns_soft_labels(offsets):
     """As the mean over labels that are drawn from them."""
@@ -303,6 +304,7 @@ def test_a_classifier_learns_soft_labels(offsets):
         model.test_on_batch(_views(8), sure * 1.01)
 
 
+@pytest.mark.slow
 def test_chunks_train_soft_labels_as_the_whole_batch():
     logs = []
     for chunks in (1, 4):
@@ -378,6 +380,7 @@ def generated():
         yield Sequence()[index]
 
 
+@pytest.mark.slow(but=["views-Sequence", "images-generated"])
 @pytest.mark.parametrize("make_batches", [Sequence, generated])
 @pytest.mark.parametrize("kind", ["views", "images"])
 def test_keras_sequences_and_generators_train(make_batches, kind):

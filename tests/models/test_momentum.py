@@ -152,6 +152,7 @@ def test_fit_reaches_the_floor_of_the_loss():
     assert floor - 1e-6 < history[-1] < floor + 0.2 * (chance - floor), history
 
 
+@pytest.mark.slow
 def test_two_replicas_fill_the_same_queue(mirrored_strategy):
     strategy = mirrored_strategy
     keras.utils.set_random_seed(1)

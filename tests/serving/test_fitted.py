@@ -70,6 +70,7 @@ def test_an_export_answers_as_the_model(make, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_whole_classifier_beside_its_encoder(tmp_path):
     model, probabilities = linear_classifier()
     path = str(tmp_path / "1")
@@ -131,6 +132,7 @@ serving.export_saved_model(encoder, sys.argv[1])
 """
 
 
+@pytest.mark.slow
 def test_an_export_does_not_need_the_extra(tmp_path):
     # Not a fork: the import is tried too.
     process = subprocess.run(

@@ -39,6 +39,7 @@ def weighted(image_folder, tmp_path):
     return {"dataset": "manifest", "data_dir": str(manifest)}
 
 
+@pytest.mark.slow
 def test_weights_of_a_manifest_count_in_both_stages(tiny_settings, weighted):
     run = training.pretrain(
         tiny_settings(

@@ -53,6 +53,7 @@ def test_a_run_goes_on(odd, capsys):
     assert [epoch["epoch"] for epoch in run.metrics()] == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_run_is_used(odd):
     root, run = odd
     path = str(run.path)
@@ -261,6 +262,7 @@ def test_what_cannot_be_a_run_is_one_line_at_once(home, name):
     assert {path.name for path in home.iterdir()} == {"photos"}
 
 
+@pytest.mark.slow
 def test_links_and_slashes(home, tiny_settings, capsys):
     (home / "disk" / "run").mkdir(parents=True)
     (home / "link").symlink_to("disk/run")

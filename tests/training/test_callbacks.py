@@ -65,6 +65,7 @@ def test_a_healthy_epoch_and_a_fresh_encoder_are_not_warned_of(capsys):
     assert "after 100 steps" in printed
 
 
+@pytest.mark.slow
 def test_a_run_warns_once_where_it_collapses(
     tiny_settings, capsys, monkeypatch
 ):

@@ -41,6 +41,7 @@ def operations(graph: tf.Graph) -> Iterator[tf.Operation]:
         yield from operations(function.graph)
 
 
+@pytest.mark.slow
 def test_xla_trains_as_tensorflow_does():
     """Loss, every metric and every weight, after a step.
 

@@ -41,6 +41,7 @@ def test_the_encoder_of_a_run_starts_another(source, tiny_settings, tmp_path):
     assert_equal(training.load_encoder(tmp_path / "b"), source.encoder)
 
 
+@pytest.mark.slow
 def test_the_head_comes_too_and_what_was_begun_goes_on(
     source, tiny_settings, tmp_path
 ):

@@ -33,6 +33,7 @@ def moved(folder):
     return destination, training.RunDirectory(destination / "runs" / "mine")
 
 
+@pytest.mark.slow
 def test_a_run_opens_where_it_has_moved_with_its_data(workspace, capsys):
     destination, run = moved(workspace)
     path = str(run.path)
@@ -137,6 +138,7 @@ def test_a_run_that_has_not_recorded_where_it_was_opens_as_before(
     assert opened.source("test").num_examples == 21
 
 
+@pytest.mark.slow
 def test_parents_of_classes_move_too(image_folder, tiny_settings, tmp_path):
     origin = tmp_path / "there"
     origin.mkdir()

@@ -68,6 +68,7 @@ def test_a_run_leaves_what_later_tools_read(finished_run):
     assert run.stage("linear").latest_checkpoint().endswith("/step-00000060")
 
 
+@pytest.mark.slow
 def test_the_flagfile_of_a_run_repeats_it(finished_run, tmp_path):
     again = settings.from_flagfile(
         config.PretrainSettings,
@@ -219,6 +220,7 @@ def test_wrong_input_leaves_no_trace(tiny_settings, tmp_path):
         assert not path.exists()
 
 
+@pytest.mark.slow
 def test_what_is_wrong_with_the_test_split_is_said_before(
     tiny_settings, image_folder, tmp_path, capsys
 ):
@@ -255,9 +257,7 @@ def test_stages_in_the_wrong_order_are_refused(tmp_path, finished_run):
         training.train_linear(config.LinearSettings(str(finished_run.path)))
 
 
-@pytest.mark.slow(
-    but=["{'objective': 'supcon+ce', 'mixing': 'mixup', 'mixing_alpha': 1.0}"]
-)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "objective",
     [
@@ -312,6 +312,7 @@ def check_the_classifier_of_stage_1(run):
     np.testing.assert_allclose(logits, expected[:, 0], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_stage_2_after_cross_entropy_begins_anew(tiny_settings, capsys):
     """Suppl. Table 3: the last layer is re-initialised, the rest is frozen."""
     smoothed = {"objective": "ce", "label_smoothing": 0.1}
@@ -347,7 +348,7 @@ OBJECTIVES = {  # and what the header says of it
 }
 
 
-@pytest.mark.slow(but=["supcon", "ce", "paco"])
+@pytest.mark.slow(but=["ce", "paco"])
 # That of a function is in tests/tools/test_your_own.py.
 @pytest.mark.parametrize(
     "objective", [name for name in config.OBJECTIVES if name != trust.FUNCTION]
@@ -436,7 +437,7 @@ EVERYTHING = [  # settings, what the header says of them, figures in the log
 ]
 
 
-@pytest.mark.slow(but=["options0-said0-figures0"])
+@pytest.mark.slow
 @pytest.mark.parametrize(("options", "said", "figures"), EVERYTHING)
 def test_what_training_at_scale_adds(
     tiny_settings, capsys, float32_policy, options, said, figures

@@ -112,6 +112,7 @@ def test_a_run_without_a_checkpoint_begins_anew(folder, tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_a_few_sentences_need_no_flag(folder, tmp_path):
     language_model.write_sentences(tmp_path / "few.tsv", 16)
     settings = config.FinetuneTextSettings(
