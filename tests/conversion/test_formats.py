@@ -121,7 +121,6 @@ def test_smaller_precisions_make_smaller_files(converted):
 
 
 @pytest.mark.slow
-@pytest.mark.not_quick
 def test_calibration_images_matter(model, converted, expected):
     """What one black image tells of the ranges is wrong."""
     black = formats.to_tflite(model, "int8", np.zeros_like(CALIBRATION[:1]))

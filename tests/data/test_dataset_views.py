@@ -104,7 +104,8 @@ def test_a_folder_by_keras_trains_and_validates(image_folder):
     layers = [keras.layers.Flatten(), keras.layers.Dense(4)]
     network = keras.Sequential(layers)
     model = models.SupConModel(network, models.ProjectionHead(8, (8,)))
-    model.compile("sgd", losses.SupConLoss(), [losses.ContrastiveAccuracy()])
+    metrics = [losses.ContrastiveAccuracy()]
+    model.compile("sgd", losses.SupConLoss(), metrics, run_eagerly=True)
     history = model.fit(views, epochs=2, validation_data=views, verbose=0)
     assert int(model.optimizer.iterations) == 2 * 3
     assert np.isfinite(history.history["val_loss"]).all()

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from PIL import Image
 
 from supcon_tf import run_files

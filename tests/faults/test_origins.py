@@ -23,13 +23,21 @@ from supcon_tf.training import runs
 
 @pytest.fixture(scope="module")
 def extended(copy_run, tmp_path_factory):
-    """A run that went on after its linear stage was trained and evaluated."""
+    """A run that went on after its linear stage, evaluation and transfer."""
     run = copy_run(tmp_path_factory.mktemp("extended") / "run")
     pictures = {"sample_images": 0, "plotted_images": 0}
     evaluation.evaluate(config.EvaluateSettings(str(run.path), **pictures))
+    measured = evaluation.transfer_encoder(transfer(run))
+    assert evaluation.transfer_encoder(transfer(run)) == measured
     recorded = run.recorded(config.PretrainSettings)
     training.pretrain(dataclasses.replace(recorded, epochs=3, resume=True))
     return run
+
+
+def transfer(run):
+    return config.TransferSettings(
+        str(run.path), dataset="digits", l2=1.0, resume=True
+    )
 
 
 STALE = (
@@ -67,9 +75,15 @@ def linear(run, **options):
     )
 
 
-def test_a_linear_stage_goes_on_with_its_own_encoder_alone(extended, tmp_path):
+def test_a_linear_stage_goes_on_with_its_own_encoder_alone(extended):
     with pytest.raises(ValueError, match="checkpoint step-00000006, got step"):
         training.train_linear(linear(extended, resume=True))
+
+
+@pytest.mark.slow
+def test_an_export_is_of_the_checkpoint_of_its_new_linear_stage(
+    extended, tmp_path
+):
     path = tmp_path / "run"
     shutil.copytree(extended.path, path)
     copied = training.RunDirectory(path)
@@ -119,18 +133,10 @@ def test_a_checkpoint_of_the_same_step_is_another(copy_run, tmp_path):
         runs.open_run(run.path).classifier("linear")
 
 
-def test_a_transfer_of_another_checkpoint_is_refused(copy_run, tmp_path):
-    run = copy_run(tmp_path / "run")
-    settings = config.TransferSettings(
-        str(run.path), dataset="digits", l2=1.0, resume=True
-    )
-    measured = evaluation.transfer_encoder(settings)
-    assert evaluation.transfer_encoder(settings) == measured
-    recorded = run.recorded(config.PretrainSettings)
-    training.pretrain(dataclasses.replace(recorded, epochs=3, resume=True))
+def test_a_transfer_of_another_checkpoint_is_refused(extended):
     message = "transfer.json must be of step-00000009, .*got that of step-0000"
     with pytest.raises(ValueError, match=message):
-        evaluation.transfer_encoder(settings)
+        evaluation.transfer_encoder(transfer(extended))
 
 
 def test_classes_in_another_order_are_refused(copy_run, tmp_path):

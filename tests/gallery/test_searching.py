@@ -262,12 +262,16 @@ arrays = {name: value.numpy() for name, value in answers.items()}
 for name in ("ids", "classes"):
     arrays[name] = arrays[name].astype(str)
 np.savez(sys.argv[2], **arrays)
-assert not any(name.startswith("supcon_tf") for name in sys.modules)
 """
+ALONE = 'assert not any(name.startswith("supcon_tf") for name in sys.modules)'
 
 
-def test_an_export_answers_as_python_does(index, copied_run, folders, tmp_path):
-    """In a fresh process without supcon_tf."""
+@pytest.mark.slow(but=["here"])
+@pytest.mark.parametrize("place", ["here", "fresh process"])
+def test_an_export_answers_as_python_does(
+    index, copied_run, folders, tmp_path, monkeypatch, place
+):
+    """In a fresh process without supcon_tf, too."""
     index(data_dir="known")
     shelf = index(add="loose")
     threshold = gallery.Threshold(0.9999, 0.95)
@@ -282,9 +286,16 @@ def test_an_export_answers_as_python_does(index, copied_run, folders, tmp_path):
         *map(str, sorted((folders / "new" / "odd").iterdir())),
     ]
     file = tmp_path / "answers.npz"
-    program = [sys.executable, "-c", ANSWER, version, file, *images]
-    done = subprocess.run(program, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
+    arguments = [str(version), file, *images]
+    if place == "here":
+        monkeypatch.setattr(sys, "argv", ["-c", *arguments])
+        exec(ANSWER, {})
+    else:
+        program = [sys.executable, "-c", ANSWER + ALONE, *arguments]
+        done = subprocess.run(
+            program, capture_output=True, text=True, cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
     model = supcon_tf.load(copied_run.path)
     answers = model.gallery().search(images, k=3)
     with np.load(file) as exported:

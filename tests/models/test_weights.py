@@ -320,7 +320,6 @@ def test_a_broken_file_is_one_line(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.not_quick
 def test_efficientnet_divides_by_the_deviation_as_keras_does(
     tmp_path, monkeypatch
 ):

@@ -186,7 +186,6 @@ def test_the_same_runs_give_the_same_bytes(pages, runs, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.not_quick
 def test_runs_of_one_name_are_told_apart(runs, tmp_path):
     same_end = tmp_path / "other" / "pretrained"
     same_end.parent.mkdir()

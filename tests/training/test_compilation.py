@@ -6,6 +6,7 @@ XLA for the CPU is the nearest that there is to the compiler of a TPU.
 from collections.abc import Iterator
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from supcon_tf import data, losses, models, training
