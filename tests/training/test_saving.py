@@ -113,6 +113,7 @@ def test_a_run_that_is_killed_and_stopped_ends_bit_identical(
     assert_same_run(undisturbed, run_dir)
 
 
+@pytest.mark.slow
 def test_mixed_images_go_on_bit_identical(tmp_path):
     """What is mixed with what is a function of the step alone."""
     mixed = ("--mixing=mixup", "--objective=supcon+ce", "--positives=cosine")

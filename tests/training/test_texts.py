@@ -250,6 +250,7 @@ commands.run("finetune_text")
 """
 
 
+@pytest.mark.slow
 def test_what_is_killed_ends_bit_identical(folder, tmp_path):
     """Dropout and the best epoch too, without the model's files."""
     moved = tmp_path / "model"

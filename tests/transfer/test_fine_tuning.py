@@ -180,6 +180,7 @@ commands.run("transfer")
 """
 
 
+@pytest.mark.slow
 def test_what_is_killed_goes_on_where_it_was(finished_run, image_folder):
     flags = [
         f"--run_dir={finished_run.path}",
