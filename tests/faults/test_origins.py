@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from supcon_tf import (
     serving,
     training,
 )
-from supcon_tf.training import runs
+from supcon_tf.training import materials, runs
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +185,15 @@ def swap(folder):
     (folder / "a").rename(folder / "c")
     (folder / "b").rename(folder / "a")
     (folder / "c").rename(folder / "b")
+
+
+def test_materials_of_a_record_must_be_the_same():
+    record = {"images": "a"}
+    run = types.SimpleNamespace(path="run", made_of=lambda: record)
+    for same in ({"images": "a"}, {"files": "b"}, {}):
+        materials.check(run, same)
+    with pytest.raises(ValueError, match="as they were, got the same names wi"):
+        materials.check(run, {"images": "b"})
 
 
 @pytest.mark.slow

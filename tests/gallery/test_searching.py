@@ -330,6 +330,24 @@ def test_an_export_with_a_gallery_that_is_too_large(
         serving.export(other)
 
 
+def test_texts_are_indexed(finished_text_run, text_folder):
+    """With the representations of the run."""
+    run = training.runs.open_run(finished_text_run.path)
+    shelf = gallery.index(
+        config.IndexSettings(
+            str(finished_text_run.path),
+            data_dir=str(text_folder / "test.tsv"),
+            name="tested",
+        )
+    )
+    assert shelf.class_counts() == {"0": 6, "1": 6}
+    assert shelf.ids[0] == str(text_folder / "test.tsv:2")
+    rows, labels = training.represent(run.encoder, run.source("test"))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    np.testing.assert_array_equal(shelf.labels, labels)
+    np.testing.assert_allclose(shelf.representations, rows, atol=1e-5)
+
+
 @pytest.mark.slow
 def test_texts(finished_text_run, text_folder, capsys):
     """A run on sentences: indexed from a file, searched by a text."""

@@ -129,6 +129,18 @@ def test_a_momentum_model_copies_it():
         np.testing.assert_array_equal(weight, copied)
 
 
+def test_batch_norm_of_replicas_is_synchronized(mirrored_strategy):
+    with mirrored_strategy.scope():
+        encoder = models.BackboneEncoder(small())
+        encoder.build((None, SIDE, SIDE, 3))
+    (norm,) = [
+        layer
+        for layer in encoder.submodules
+        if isinstance(layer, keras.layers.BatchNormalization)
+    ]
+    assert norm.synchronized and not norm.fused
+
+
 @pytest.mark.slow
 def test_batch_norm_spans_the_replicas(mirrored_strategy):
     """After a step its statistics are those of the whole batch."""

@@ -319,6 +319,18 @@ def test_a_broken_file_is_one_line(tmp_path):
         models.load_weights(encoder, tmp_path / "none.h5")
 
 
+def test_a_deviation_in_the_place_of_the_variance_is_squared():
+    """As Keras' weights of EfficientNet for ImageNet have it."""
+    deviation = np.array([0.229, 0.224, 0.225], np.float32)
+    norm = keras.layers.Normalization()
+    parts = [keras.layers.Rescaling(1 / 255), norm]
+    encoder = models.as_encoder(keras.Sequential(parts))
+    encoder.build((None, SIDE, SIDE, 3))
+    mean, _, count = encoder.backbone.get_weights()
+    models.set_weights(encoder, [mean, deviation, count])
+    np.testing.assert_allclose(norm.adapt_variance, deviation**2, rtol=1e-6)
+
+
 @pytest.mark.slow
 def test_efficientnet_divides_by_the_deviation_as_keras_does(
     tmp_path, monkeypatch

@@ -39,6 +39,18 @@ def weighted(image_folder, tmp_path):
     return {"dataset": "manifest", "data_dir": str(manifest)}
 
 
+def test_weights_of_a_manifest_count_in_the_linear_stage(
+    tiny_settings, weighted, finished_run
+):
+    beginning = {"init_from": str(finished_run.path), "epochs": 0}
+    run = training.pretrain(tiny_settings(**weighted, **beginning))
+    training.train_linear(constant_views(run, epochs=40))
+    measured = evaluation.evaluate(
+        config.EvaluateSettings(str(run.path), **NUMBERS)
+    )
+    assert measured["linear"]["top_1"] > 0.8, measured
+
+
 @pytest.mark.slow
 def test_weights_of_a_manifest_count_in_both_stages(tiny_settings, weighted):
     run = training.pretrain(
