@@ -129,10 +129,8 @@ def test_metrics_are_json_and_go_on_where_the_run_does(tmp_path):
     with path.open("a") as torn:
         torn.write('{"epoch": 4, "lo')
     assert run_files.read_metrics(path) == expected
-    with path.open("r+b") as damaged:  # elsewhere, too: it is left out
-        content = damaged.read()
-        damaged.seek(0)
-        damaged.write(b"\xff\n" + content)
+    # Elsewhere, too, where the run goes on.
+    path.write_bytes(b"\xff\n" + path.read_bytes())
     resumed = callbacks.EpochRecords(file.run, start_epoch=2)
     resumed.on_train_begin()
     assert run_files.read_metrics(path) == expected[:2]
