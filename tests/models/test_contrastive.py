@@ -195,6 +195,35 @@ def test_chunks_train_as_the_whole_batch(alone, joint):
     _assert_same(model, _fit(model), *joint)
 
 
+def test_replicas_share_the_objective(mirrored_strategy):
+    """The gradients of a batch on both are summed up to those of one."""
+    batch = tf.constant(_views(8)), tf.constant(LABELS)
+
+    def joint_model():
+        keras.utils.set_random_seed(0)
+        parts = [keras.layers.Flatten(), keras.layers.Dense(4)]
+        model = models.SupConModel(
+            models.as_encoder(keras.Sequential(parts)),
+            models.ProjectionHead(4, ()),
+            layers.classifier(3),
+            classifier_weight=0.5,
+        )
+        model.build(batch[0].shape)
+        # Of the cross-entropy alone.
+        model.compile("sgd", lambda _, z: tf.zeros(tf.shape(z)[:1]))
+        return model
+
+    alone, _ = joint_model()._joint_loss(batch, training=False)
+    with mirrored_strategy.scope():
+        model = joint_model()
+    shares = mirrored_strategy.run(
+        lambda: model._joint_loss(batch, training=False)[0]
+    )
+    total = mirrored_strategy.reduce("SUM", shares, axis=None)
+    assert float(alone) > 0.1
+    assert float(total) == pytest.approx(float(alone), rel=1e-4)
+
+
 @pytest.mark.slow
 def test_chunks_and_classifier_on_two_replicas(mirrored_strategy, joint):
     with mirrored_strategy.scope():
