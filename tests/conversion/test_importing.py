@@ -173,7 +173,6 @@ def assert_equal(layers, expected_layers):
             np.testing.assert_array_equal(weight, expected_weight)
 
 
-@pytest.mark.slow(but=["simclr_tf2-as_simclr-write_objects-imagenet"])
 @pytest.mark.parametrize(
     ("file_format", "named", "write", "stem"),
     [

@@ -152,7 +152,6 @@ def test_a_mixture_is_refused(run, birds):
         evaluated(run)
 
 
-@pytest.mark.slow
 def test_converted_files_are_compared_without_accuracy(run):
     results = conversion.convert(
         config.ConvertSettings(str(run.path), formats=("tflite_float32",))

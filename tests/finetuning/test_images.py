@@ -201,7 +201,6 @@ def test_two_workers_end_like_one_device(run, settings, tmp_path):
     assert "Epochs done" not in card and "- Top-1 accuracy: " in card
 
 
-@pytest.mark.slow
 def test_a_folder_of_validation_images_chooses(
     settings, image_folder, tmp_path
 ):
