@@ -220,7 +220,6 @@ def test_a_folder_of_validation_images_chooses(
     assert record["validation_images"] == 21
 
 
-@pytest.mark.slow
 def test_minutes_bound_the_trainings(settings, tmp_path, capsys):
     own = dataclasses.replace(
         settings,

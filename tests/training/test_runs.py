@@ -138,7 +138,6 @@ def test_a_run_that_has_not_recorded_where_it_was_opens_as_before(
     assert opened.source("test").num_examples == 21
 
 
-@pytest.mark.slow
 def test_parents_of_classes_move_too(image_folder, tiny_settings, tmp_path):
     origin = tmp_path / "there"
     origin.mkdir()
