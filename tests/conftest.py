@@ -29,8 +29,8 @@ def pytest_addoption(parser):
 # The longest files, the longest first: begun early, they do not end last.
 _LONG_FILES = [
     f"test_{name}"
-    for name in "notebooks tiled stages texts labels tools saving "
-    "fine_tuning loop docstrings paper suites named".split()
+    for name in "notebooks run tiled images stages texts labels tools saving "
+    "fine_tuning loop docstrings pipeline paper suites named".split()
 ]
 
 

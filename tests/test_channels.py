@@ -27,6 +27,7 @@ def source(channels, pixel_range=None):
     )
 
 
+@pytest.mark.slow(but=["13"])
 @pytest.mark.parametrize("channels", [1, 13])
 def test_crops_and_flips_work_on_each_channel_alone(channels):
     """A view of many channels is the views of each, and of floats unrounded."""

@@ -57,6 +57,16 @@ def folder(copy_run, image_folder, tmp_path_factory):
     return root
 
 
+# Each takes a second or more, and other tests run what it shows.
+LONG = {
+    *("finetune", "finetune_images", "finetune_text", "pretrain"),
+    *("train_linear", "run_sweep", "convert", "write_report"),
+    *("search", "Searcher", "GraphTokenizer"),
+    *("show_augment", "plot_operations", "plot_gradients"),
+}
+
+
+@pytest.mark.slow(but=[name for name in EXAMPLES if name not in LONG])
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_runs(name, folder, monkeypatch):
     monkeypatch.chdir(folder)
@@ -68,6 +78,7 @@ def test_an_example_runs(name, folder, monkeypatch):
 
 
 def test_every_public_name_has_an_example():
+    assert LONG <= EXAMPLES.keys()
     # Settings are shown by what takes them.
     named = {name for name in PUBLIC if not name.endswith("Settings")}
     assert sorted(named - EXAMPLES.keys()) == []

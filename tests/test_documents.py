@@ -236,6 +236,9 @@ def test_make_says_how_to_get_python(tmp_path):
     assert not (tmp_path / "venv").exists()
 
 
+@pytest.mark.slow(
+    but=["3.11.9-requirements.txt", "3.13.0-requirements-newest.txt"]
+)
 @pytest.mark.parametrize(
     ("version", "lock"),
     [

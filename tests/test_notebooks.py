@@ -76,7 +76,8 @@ def test_quickstart_runs_and_shows_its_pictures(epochs, tmp_path):
     if epochs < 12:  # and a smaller network
         for cell in notebook.cells:
             cell.source = cell.source.replace("width=0.5", "width=0.125")
-    outputs = executed(notebook, tmp_path)
+    in_kernel = epochs == 12
+    outputs = (executed if in_kernel else shown_by_cells)(notebook, tmp_path)
     pictures = [o for o in outputs if "image/png" in o.get("data", {})]
     assert len(pictures) == 2  # the views, and the representations
     assert all(len(o["data"]["image/png"]) > 10_000 for o in pictures)
@@ -227,6 +228,7 @@ if PACKAGE != "keras":  # Keras 3 is there too
     TOYS["keras_3"] = (small, 1, "two views: test accuracy (.+)", (0.6, 1))
 
 
+@pytest.mark.slow(but=["galleries", "keras"])
 @pytest.mark.parametrize("name", TOYS)
 def test_a_tutorial_runs_small(name, image_folder, tmp_path):
     (tmp_path / "photos").symlink_to(image_folder)

@@ -105,7 +105,7 @@ def test_bytes_cost_nothing():
         assert (pixels.checked(dataset) is dataset) == (checks == 0)
 
 
-@pytest.mark.slow(but=["kind0-options0", "kind1-options1"])
+@pytest.mark.slow(but=["kind0-options0"])
 @pytest.mark.parametrize("options", [{}, {"jit_compile": True}])
 @pytest.mark.parametrize(
     "kind", [{}, {"momentum": True}, {"gradient_cache_chunks": 4}]

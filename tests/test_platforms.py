@@ -86,7 +86,7 @@ def test_two_kerases_stand_side_by_side(users, ours, is_first):
     )
 
 
-@pytest.mark.slow(but=["import transformers; transformers.TFPreTrainedModel"])
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sets",
     [

@@ -50,6 +50,7 @@ LAYERS = {
 }
 
 
+@pytest.mark.slow(but=["flip"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers_of_keras_augment_views(name):
     source = data.from_arrays(images(), np.arange(8))

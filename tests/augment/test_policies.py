@@ -72,6 +72,7 @@ def test_all_off_changes_nothing():
         np.testing.assert_array_equal(policy(images, seeds), images)
 
 
+@pytest.mark.slow(but=["identity", "imagenet", "sim"])
 def test_same_everywhere(policy):
     images = inputs.noise(12, 48, 37, 3)
     inputs.assert_same_everywhere(policy, images, inputs.seeds(12))

@@ -6,6 +6,7 @@ from benchmarks import finetuning, results
 from supcon_tf import models
 
 
+@pytest.mark.slow
 def test_every_row_is_measured(measure, image_folder, tmp_path, monkeypatch):
     small = {"width": 0.1, "hidden_dims": (8,)}
     part = {"images_per_label": 4, "epochs": 1, "learning_rates": (0.01,)}

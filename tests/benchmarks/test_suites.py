@@ -48,6 +48,7 @@ STEP = {
 SEARCH = {"bank": 90, "queries": 70, "dim": 6, "k": 5, "seed": 0, "threads": 1}
 
 
+@pytest.mark.slow(but=["dense", "jaccard"])
 @pytest.mark.parametrize(
     "name", ["looped", "dense", "jaccard", "official", "supcontrast"]
 )
@@ -198,6 +199,7 @@ def test_the_check_sees_another_neighbour_and_another_number():
             knn.check(queries, bank, (wrong, indices))
 
 
+@pytest.mark.slow
 def test_the_search_is_measured(measure):
     _, written = measure("knn", bank=(90,), queries=70, dim=6, k=5, rounds=1)
     table = written["table"]

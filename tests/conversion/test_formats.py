@@ -120,7 +120,7 @@ def test_smaller_precisions_make_smaller_files(converted):
     assert sizes["int8"] < sizes["float16"]
 
 
-@pytest.mark.not_quick
+@pytest.mark.slow
 def test_calibration_images_matter(model, converted, expected):
     """What one black image tells of the ranges is wrong."""
     black = formats.to_tflite(model, "int8", np.zeros_like(CALIBRATION[:1]))

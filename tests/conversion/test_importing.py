@@ -206,6 +206,7 @@ def test_a_checkpoint_of_tensorflow_becomes_a_run(
         np.testing.assert_array_equal(restored_kernel, kernel)
 
 
+@pytest.mark.slow(but=["resnet50"])
 @pytest.mark.parametrize("architecture", BLOCKS)
 def test_names_of_torch_are_understood(architecture):
     for stem, file_format, arguments in (
@@ -234,19 +235,20 @@ def test_names_of_torch_are_understood(architecture):
         assert_equal(*parts)
 
 
-def test_the_way_back_has_the_names_of_torchvision():
-    for architecture in BLOCKS:
-        encoder = models.Encoder(
-            architecture, "imagenet", normalize=False, stem_padding="symmetric"
-        )
-        model = models.ClassifierModel(encoder, 10)
-        model.build((None, 1, SIDE, SIDE, 3))
-        expected = as_torch(model, "downsample", "")
-        state = convolutions.torchvision_state(encoder, model.classifier)
-        assert state.keys() == expected.keys()
-        for name, value in state.items():
-            if not name.endswith("tracked"):
-                np.testing.assert_array_equal(value, expected[name])
+@pytest.mark.slow(but=["resnet18"])
+@pytest.mark.parametrize("architecture", BLOCKS)
+def test_the_way_back_has_the_names_of_torchvision(architecture):
+    encoder = models.Encoder(
+        architecture, "imagenet", normalize=False, stem_padding="symmetric"
+    )
+    model = models.ClassifierModel(encoder, 10)
+    model.build((None, 1, SIDE, SIDE, 3))
+    expected = as_torch(model, "downsample", "")
+    state = convolutions.torchvision_state(encoder, model.classifier)
+    assert state.keys() == expected.keys()
+    for name, value in state.items():
+        if not name.endswith("tracked"):
+            np.testing.assert_array_equal(value, expected[name])
     for options, message in (
         ({}, "`formats` must be without torchvision, but for a ResNet-18 to"),
         ({"stem_padding": "symmetric"}, "`classifier` must be none for torch"),

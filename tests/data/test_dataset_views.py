@@ -36,6 +36,7 @@ def read(views):
     ]
 
 
+@pytest.mark.slow(but=["False-uint8", "True-float32"])
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
 @pytest.mark.parametrize("has_batches", [False, True])
 def test_every_image_has_its_views_and_its_label(dtype, has_batches):
@@ -103,7 +104,8 @@ def test_a_folder_by_keras_trains_and_validates(image_folder):
     layers = [keras.layers.Flatten(), keras.layers.Dense(4)]
     network = keras.Sequential(layers)
     model = models.SupConModel(network, models.ProjectionHead(8, (8,)))
-    model.compile("sgd", losses.SupConLoss(), [losses.ContrastiveAccuracy()])
+    metrics = [losses.ContrastiveAccuracy()]
+    model.compile("sgd", losses.SupConLoss(), metrics, run_eagerly=True)
     history = model.fit(views, epochs=2, validation_data=views, verbose=0)
     assert int(model.optimizer.iterations) == 2 * 3
     assert np.isfinite(history.history["val_loss"]).all()
@@ -131,6 +133,7 @@ def test_images_of_many_sizes_and_weights_of_samples():
         data.views_of(photos, batch_size=3)
 
 
+@pytest.mark.slow(but=["0.00392156862745098"])
 @pytest.mark.parametrize("scale", [1 / 255, 100])
 def test_floats_of_another_range_are_refused(scale):
     photos = dataset(noise().astype(np.float32) * scale).batch(4)

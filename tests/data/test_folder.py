@@ -319,6 +319,7 @@ def test_of_several_labels_each_keeps_training_images():
         assert labels[~is_test].any(axis=0).all()
 
 
+@pytest.mark.slow(but=["TRAIN-Val", "train-Test"])
 @pytest.mark.parametrize(
     "train, test",
     [("Training", "Testing"), ("TRAIN", "Val"), ("Train", "validation"),

@@ -92,6 +92,7 @@ def test_what_evaluation_would_refuse_is_bad(folder):
         load(folder)
 
 
+@pytest.mark.slow(but=["<"])
 @pytest.mark.parametrize("order", ["<", ">"])
 def test_images_that_exif_turns_are_told(folder, order):
     """They are used as they are stored: a phone's photographs lie on a side."""
@@ -145,6 +146,7 @@ def test_the_cache_keeps_what_was_read_last(cache_home, monkeypatch):
     assert cached_names == ["e"]
 
 
+@pytest.mark.slow
 def test_a_write_that_is_killed_leaves_a_whole_file(cache_home):
     """Or none; a second process may write the same file meanwhile."""
     program = (

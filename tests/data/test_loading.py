@@ -45,6 +45,7 @@ def shades(source):
             for image in images}  # fmt: skip
 
 
+@pytest.mark.slow(but=["False-str", "True-Path"])
 @pytest.mark.parametrize("kind", [str, pathlib.Path])
 @pytest.mark.parametrize("is_manifest", [False, True])
 def test_a_path_is_a_data_set_of_three_splits(photos, kind, is_manifest):

@@ -54,6 +54,7 @@ def table_text(contents):
     return "label\tpath\tsplit\n" + "\n".join(map("\t".join, rows))
 
 
+@pytest.mark.slow(but=["csv", "jsonl"])
 @pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl"])
 def test_every_format_gives_the_same(images, kind):
     contents = CSV if kind == "csv" else table_text(kind)

@@ -14,6 +14,7 @@ def source():
     return data.from_arrays(images, np.arange(12) % 3)
 
 
+@pytest.mark.slow(but=["shard1"])
 @pytest.mark.parametrize("shard", [(0, 1), (1, 2)])
 def test_a_batch_is_mixed_by_seed_step_and_worker(source, shard):
     options = {"seed": 5, "start_step": 2, "shard": shard}

@@ -163,6 +163,7 @@ def test_without_crop_and_flip_the_image_is_unchanged(source, area):
     np.testing.assert_array_equal(views[:, 0], noise(22, 16, 16, 3)[labels])
 
 
+@pytest.mark.slow(but=["5"])
 @pytest.mark.parametrize("start_step", [1, 5, 12])
 def test_any_step_can_come_first(source, start_step):
     options = {"num_views": 2, "augmentation": plus_seed, "seed": 3}
@@ -183,6 +184,7 @@ def test_batches_can_be_class_balanced(source):
     assert_equal(batches[4:], take(resumed, 5))  # 3 steps per epoch.
 
 
+@pytest.mark.slow(but=["3-3"])
 @pytest.mark.parametrize("images_per_class, count", [(None, 2), (3, 3)])
 def test_shards_are_the_rows_of_the_global_batch(
     source, images_per_class, count
@@ -252,6 +254,7 @@ def test_files_of_several_sizes(tmp_path):
         np.testing.assert_array_equal(view, expected)
 
 
+@pytest.mark.slow(but=["decoded_in_part"])
 @pytest.mark.parametrize(
     "side, area",
     [(16, (0.2, 1.0)), (80, (0.2, 1.0)), (80, None)],

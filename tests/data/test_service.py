@@ -95,6 +95,7 @@ def test_each_worker_makes_epochs_of_its_own(source, address):
     assert sum(len(steps_by_epoch[epoch]) < 5 for epoch in epochs) <= 8
 
 
+@pytest.mark.slow(but=["balanced"])
 @pytest.mark.parametrize("kind", ["folder", "balanced"])
 def test_other_pipelines_travel(kind, address, image_folder):
     options = {"image_size": 8, "batch_size": 8}

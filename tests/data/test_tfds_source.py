@@ -340,6 +340,7 @@ def test_a_fresh_process_reads_the_files(tfds_dir):
     assert (class_names, num_test) == (["a", "b", "c"], 3)
 
 
+@pytest.mark.slow
 def test_views_of_a_set(tfds_dir):
     source = data.load("tfds:tiny_photos", "train", tfds_dir)
     levels, _ = levels_and_draws(source, 6)
@@ -369,13 +370,24 @@ def levels_and_draws(source, steps, **options):
     return levels, draws
 
 
-def test_workers_share_the_files(three_files_dir):
-    """One of two workers has two files, the other one and reads it twice."""
-    arguments = "tfds:tiny_photos", "train", three_files_dir
+def parts_of_two(directory):
+    """Of two workers, the parts and the levels of their images."""
+    arguments = "tfds:tiny_photos", "train", directory
     parts = [data.load(*arguments, shard=(i, 2)) for i in range(2)]
-    held = [{level for level, _ in gray_levels(part)} for part in parts]
+    return parts, [{level for level, _ in gray_levels(part)} for part in parts]
+
+
+def test_workers_share_the_files(three_files_dir):
+    """One of two workers has two files, the other one."""
+    _, held = parts_of_two(three_files_dir)
     assert [len(levels) for levels in held] == [20, 10]
     assert held[0] | held[1] == set(range(30))
+
+
+@pytest.mark.slow
+def test_the_worker_of_one_file_reads_it_twice(three_files_dir):
+    arguments = "tfds:tiny_photos", "train", three_files_dir
+    parts, held = parts_of_two(three_files_dir)
     _, all_draws = levels_and_draws(data.load(*arguments), 6)
     for i, part in enumerate(parts):
         assert part.num_examples == 30 and part.shard == (i, 2)
@@ -406,6 +418,7 @@ def test_what_cannot_be_shared(three_files_dir):
         data.make_views(part, 10, shard=(0, 2), images_per_class=5)
 
 
+@pytest.mark.slow
 def test_a_set_can_be_class_balanced(tfds_dir, monkeypatch):
     source = data.load("tfds:tiny_photos", "train", tfds_dir)
     levels, _ = levels_and_draws(source, 6, images_per_class=5)

@@ -121,6 +121,7 @@ def test_a_stopped_writer_goes_on(tmp_path):
             write(tmp_path / "part", **{"shard_examples": 6, **options})
 
 
+@pytest.mark.slow
 def test_a_source_without_labels_goes_on_in_another_process(tmp_path):
     """Its plan has nothing that only this process knows."""
     write(tmp_path / "first")
@@ -176,6 +177,7 @@ def write_others(path, pairs, image="image", label="label"):
             writer.write(example.SerializeToString())
 
 
+@pytest.mark.slow(but=["values0"])
 @pytest.mark.parametrize("values", [(7, 3), ("tabby", "poodle")])
 def test_files_of_others(tmp_path, values):
     """Labels are counted from what is there; the look is kept."""
@@ -304,6 +306,7 @@ def test_weights_are_written_and_read(tmp_path):
             np.testing.assert_allclose(batch_weights, levels / 9.5, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_test_split_of_unseen_classes(tmp_path):
     unseen = data.from_arrays(
         np.zeros([4, 8, 8, 3], np.uint8), [0, 1, 0, 1], ["elk", "fox"]
@@ -317,6 +320,7 @@ def test_a_test_split_of_unseen_classes(tmp_path):
         (tmp_path / "tfrecords.json").unlink()  # as the files tell
 
 
+@pytest.mark.slow(but=["GZIP"])
 @pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
 def test_compressed_files_are_read(tmp_path, compression):
     write(tmp_path / "plain")

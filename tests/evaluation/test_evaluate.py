@@ -303,28 +303,31 @@ def test_an_image_of_the_training_is_never_one_of_the_test(
         numbers_alone(run)
 
 
-def test_test_images_that_training_saw_are_counted(
-    copy_run, image_folder, tmp_path, capsys
+@pytest.mark.slow(but=["counted"])
+@pytest.mark.parametrize(
+    ("options", "examples", "seen"),
+    [({}, 22, 1), ({"drop_duplicates": True}, 21, None)],
+    ids=["counted", "left out"],
+)
+def test_test_images_that_training_saw_are_told(
+    copy_run, image_folder, tmp_path, capsys, options, examples, seen
 ):
     """In the numbers and on the page; and left out, if asked for."""
     photos = shutil.copytree(image_folder, tmp_path / "photos")
     shutil.copy(photos / "train/mid/01.jpg", photos / "test/mid/copied.jpg")
     run = copy_run(tmp_path / "run")
-    for options, examples, seen in (
-        ({}, 22, 1),
-        ({"drop_duplicates": True}, 21, None),
-    ):
-        measured = numbers_alone(run, data_dir=str(photos), **options)
-        assert measured["test_examples"] == examples
-        assert measured.get("test_duplicates") == seen
-        page = reports.write_report([run.path], str(tmp_path / "page.html"))
-        told = "1 of them are training images too" in page.read_text()
-        assert told == bool(seen)
+    measured = numbers_alone(run, data_dir=str(photos), **options)
+    assert measured["test_examples"] == examples
+    assert measured.get("test_duplicates") == seen
+    page = reports.write_report([run.path], str(tmp_path / "page.html"))
+    told = "1 of them are training images too" in page.read_text()
+    assert told == bool(seen)
     printed = capsys.readouterr().out
-    assert printed.count("1 of 22 test images are, byte for byte") == 1
-    assert "test/mid/copied.jpg" in printed
+    count = printed.count("1 of 22 test images are, byte for byte")
+    assert count == ("test/mid/copied.jpg" in printed) == bool(seen)
 
 
+@pytest.mark.slow
 def test_other_records_under_the_same_names_are_encoded_anew(
     image_folder, tiny_settings, tmp_path
 ):

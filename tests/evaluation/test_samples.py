@@ -214,6 +214,7 @@ def test_every_image_is_plotted_where_they_are_few(written, splits_and_images):
     )
 
 
+@pytest.mark.slow(but=["6"])
 @pytest.mark.parametrize("count", [1, 2, 6])
 def test_a_collapsed_encoder_and_few_images_have_files_too(written, count):
     (test, _), (bank, _) = encoded(count, "test", 0), encoded(3, "train", 1)

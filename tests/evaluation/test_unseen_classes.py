@@ -161,6 +161,7 @@ def test_converted_files_are_compared_without_accuracy(run):
     assert results["float_model"] == {}
 
 
+@pytest.mark.slow
 def test_pretraining_watches_the_test_images_alone(
     birds, tiny_settings, tmp_path, capsys
 ):

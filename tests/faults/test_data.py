@@ -82,7 +82,7 @@ def _settings(tiny_settings, path, kind, source, **options):
     return tiny_settings(path, epochs=60, checkpoint_every=99, **options)
 
 
-@pytest.mark.slow(but=["folder-_cut-False"])
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind, hurt, check_images",
     [
@@ -126,6 +126,7 @@ def test_a_file_is_lost_during_training(
     assert _losses(run) == pytest.approx(undisturbed(kind), rel=0.02)
 
 
+@pytest.mark.slow
 def test_a_training_that_a_defect_ends_keeps_its_traceback(
     tiny_settings, tmp_path, monkeypatch
 ):
@@ -164,6 +165,7 @@ def test_a_tool_says_so_in_one_line(image_folder, tiny_settings, tmp_path):
     assert "Traceback" not in output and runs.last_step(run) > 0
 
 
+@pytest.mark.slow(but=["False"])
 @pytest.mark.parametrize("augmented", [True, False])
 def test_a_file_is_lost_in_later_tools(
     copy_run, image_folder, tmp_path, monkeypatch, augmented
@@ -278,6 +280,7 @@ def test_labels_far_above_the_images():
     assert len(data.from_arrays(images, [0, 1, 0, 999]).class_names) == 1000
 
 
+@pytest.mark.slow
 def test_a_damaged_line_of_figures(copy_run, tmp_path):
     run = copy_run(tmp_path / "run")
     first, second = run.metrics_file.read_text().splitlines()

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import pytest
 from PIL import Image
 
 from supcon_tf import run_files
@@ -27,6 +28,7 @@ print(run.class_names() == source.class_names)
 """
 
 
+@pytest.mark.slow
 def test_names_are_read_and_written_as_utf_8(tmp_path):
     (tmp_path / "été").mkdir()
     Image.new("RGB", (9, 9)).save(tmp_path / "été" / "é.png")

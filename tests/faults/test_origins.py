@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -18,18 +19,26 @@ from supcon_tf import (
     serving,
     training,
 )
-from supcon_tf.training import runs
+from supcon_tf.training import materials, runs
 
 
 @pytest.fixture(scope="module")
 def extended(copy_run, tmp_path_factory):
-    """A run that went on after its linear stage was trained and evaluated."""
+    """A run that went on after its linear stage, evaluation and transfer."""
     run = copy_run(tmp_path_factory.mktemp("extended") / "run")
     pictures = {"sample_images": 0, "plotted_images": 0}
     evaluation.evaluate(config.EvaluateSettings(str(run.path), **pictures))
+    measured = evaluation.transfer_encoder(transfer(run))
+    assert evaluation.transfer_encoder(transfer(run)) == measured
     recorded = run.recorded(config.PretrainSettings)
     training.pretrain(dataclasses.replace(recorded, epochs=3, resume=True))
     return run
+
+
+def transfer(run):
+    return config.TransferSettings(
+        str(run.path), dataset="digits", l2=1.0, resume=True
+    )
 
 
 STALE = (
@@ -67,9 +76,15 @@ def linear(run, **options):
     )
 
 
-def test_a_linear_stage_goes_on_with_its_own_encoder_alone(extended, tmp_path):
+def test_a_linear_stage_goes_on_with_its_own_encoder_alone(extended):
     with pytest.raises(ValueError, match="checkpoint step-00000006, got step"):
         training.train_linear(linear(extended, resume=True))
+
+
+@pytest.mark.slow
+def test_an_export_is_of_the_checkpoint_of_its_new_linear_stage(
+    extended, tmp_path
+):
     path = tmp_path / "run"
     shutil.copytree(extended.path, path)
     copied = training.RunDirectory(path)
@@ -119,18 +134,10 @@ def test_a_checkpoint_of_the_same_step_is_another(copy_run, tmp_path):
         runs.open_run(run.path).classifier("linear")
 
 
-def test_a_transfer_of_another_checkpoint_is_refused(copy_run, tmp_path):
-    run = copy_run(tmp_path / "run")
-    settings = config.TransferSettings(
-        str(run.path), dataset="digits", l2=1.0, resume=True
-    )
-    measured = evaluation.transfer_encoder(settings)
-    assert evaluation.transfer_encoder(settings) == measured
-    recorded = run.recorded(config.PretrainSettings)
-    training.pretrain(dataclasses.replace(recorded, epochs=3, resume=True))
+def test_a_transfer_of_another_checkpoint_is_refused(extended):
     message = "transfer.json must be of step-00000009, .*got that of step-0000"
     with pytest.raises(ValueError, match=message):
-        evaluation.transfer_encoder(settings)
+        evaluation.transfer_encoder(transfer(extended))
 
 
 def test_classes_in_another_order_are_refused(copy_run, tmp_path):
@@ -180,6 +187,16 @@ def swap(folder):
     (folder / "c").rename(folder / "b")
 
 
+def test_materials_of_a_record_must_be_the_same():
+    record = {"images": "a"}
+    run = types.SimpleNamespace(path="run", made_of=lambda: record)
+    for same in ({"images": "a"}, {"files": "b"}, {}):
+        materials.check(run, same)
+    with pytest.raises(ValueError, match="as they were, got the same names wi"):
+        materials.check(run, {"images": "b"})
+
+
+@pytest.mark.slow
 def test_swapped_contents_do_not_go_on(small_run, tmp_path, capsys):
     settings = small_run()
     swap(tmp_path / "images/train")

@@ -68,6 +68,7 @@ def test_one_that_is_gone_all_the_same_is_said(copy_run, tmp_path):
             read()
 
 
+@pytest.mark.slow
 def test_evaluate_beside_a_training_that_saves_every_step(tmp_path):
     """Every evaluation is of one checkpoint, whatever is pruned meanwhile."""
     training = processes.start(

@@ -161,6 +161,7 @@ _TOOLS = {
 }
 
 
+@pytest.mark.slow(but=["evaluation"])
 @pytest.mark.parametrize("tool", _TOOLS)
 def test_two_that_write_the_same_files(copy_run, tmp_path, tool):
     run = copy_run(tmp_path / "run").path

@@ -133,6 +133,7 @@ finetuning.finetune_images(
 """
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same(run, tmp_path):
     """Killed in each of its trainings, and behind the last.
 
@@ -159,6 +160,7 @@ def test_a_killed_run_goes_on_to_the_same(run, tmp_path):
         np.testing.assert_array_equal(whole, killed)
 
 
+@pytest.mark.slow
 def test_two_workers_end_like_one_device(run, settings, tmp_path):
     """The first measures and exports; both end well."""
     flags = run.settings_file.read_text().splitlines()

@@ -262,12 +262,16 @@ arrays = {name: value.numpy() for name, value in answers.items()}
 for name in ("ids", "classes"):
     arrays[name] = arrays[name].astype(str)
 np.savez(sys.argv[2], **arrays)
-assert not any(name.startswith("supcon_tf") for name in sys.modules)
 """
+ALONE = 'assert not any(name.startswith("supcon_tf") for name in sys.modules)'
 
 
-def test_an_export_answers_as_python_does(index, copied_run, folders, tmp_path):
-    """In a fresh process without supcon_tf."""
+@pytest.mark.slow(but=["here"])
+@pytest.mark.parametrize("place", ["here", "fresh process"])
+def test_an_export_answers_as_python_does(
+    index, copied_run, folders, tmp_path, monkeypatch, place
+):
+    """In a fresh process without supcon_tf, too."""
     index(data_dir="known")
     shelf = index(add="loose")
     threshold = gallery.Threshold(0.9999, 0.95)
@@ -282,9 +286,16 @@ def test_an_export_answers_as_python_does(index, copied_run, folders, tmp_path):
         *map(str, sorted((folders / "new" / "odd").iterdir())),
     ]
     file = tmp_path / "answers.npz"
-    program = [sys.executable, "-c", ANSWER, version, file, *images]
-    done = subprocess.run(program, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr[-2000:]
+    arguments = [str(version), file, *images]
+    if place == "here":
+        monkeypatch.setattr(sys, "argv", ["-c", *arguments])
+        exec(ANSWER, {})
+    else:
+        program = [sys.executable, "-c", ANSWER + ALONE, *arguments]
+        done = subprocess.run(
+            program, capture_output=True, text=True, cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
     model = supcon_tf.load(copied_run.path)
     answers = model.gallery().search(images, k=3)
     with np.load(file) as exported:
@@ -319,6 +330,24 @@ def test_an_export_with_a_gallery_that_is_too_large(
         serving.export(other)
 
 
+def test_texts_are_indexed(finished_text_run, text_folder):
+    """With the representations of the run."""
+    run = training.runs.open_run(finished_text_run.path)
+    shelf = gallery.index(
+        config.IndexSettings(
+            str(finished_text_run.path),
+            data_dir=str(text_folder / "test.tsv"),
+            name="tested",
+        )
+    )
+    assert shelf.class_counts() == {"0": 6, "1": 6}
+    assert shelf.ids[0] == str(text_folder / "test.tsv:2")
+    rows, labels = training.represent(run.encoder, run.source("test"))
+    np.testing.assert_array_equal(shelf.labels, labels)
+    np.testing.assert_allclose(shelf.representations, rows, atol=1e-5)
+
+
+@pytest.mark.slow
 def test_texts(finished_text_run, text_folder, capsys):
     """A run on sentences: indexed from a file, searched by a text."""
     run_dir = str(finished_text_run.path)
@@ -349,6 +378,7 @@ def test_texts(finished_text_run, text_folder, capsys):
     np.testing.assert_allclose(answer["similarities"][0], cosines, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_manifest_with_a_column_of_labels(index, folders, copied_run):
     rows = ["path,label,split", "known/dark/01.jpg,night,test"]
     rows += [

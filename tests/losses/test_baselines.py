@@ -230,7 +230,7 @@ def test_bad_options_are_named():
         losses.SimCLRLoss()(LABELS, unit([6, 1, 4]))
 
 
-@pytest.mark.slow(but=["True-capped supcon", "True-npairs", "True-triplet"])
+@pytest.mark.slow(but=["True-supcon", "True-npairs", "True-triplet"])
 @pytest.mark.parametrize("name", [*EVERY_LOSS, "supcon", "capped supcon"])
 @pytest.mark.parametrize("cross_replica", [True, False])
 def test_two_replicas_equal_one_device(mirrored_strategy, name, cross_replica):

@@ -75,6 +75,7 @@ def test_one_level_is_supcon():
     assert rebuilt(LABELS, z) == loss(LABELS, z)
 
 
+@pytest.mark.slow
 def test_replicas_equal_one_device(mirrored_strategy):
     vectors.assert_replicas_equal_one_device(
         mirrored_strategy,

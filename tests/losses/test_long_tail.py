@@ -81,6 +81,7 @@ def test_balanced_classes_of_one_row_are_supcon_with_centres():
     np.testing.assert_allclose(values, expected, rtol=1e-5)
 
 
+@pytest.mark.slow(but=["paco"])
 @pytest.mark.parametrize("case", CASES)
 def test_replicas_equal_one_device(case, mirrored_strategy):
     kind, options, _ = CASES[case]

@@ -31,6 +31,9 @@ def choose_labels(kind):
     return SOFT if kind in ("soft", "cosine") else LABELS
 
 
+@pytest.mark.slow(
+    but=["any-2", "all-2", "jaccard-1", "jaccard-2", "soft-2", "cosine-2"]
+)
 @pytest.mark.parametrize("views", [1, 2])
 @pytest.mark.parametrize("kind", KINDS)
 def test_equals_the_loops(kind, views):
@@ -143,6 +146,7 @@ def test_a_cap_and_contrasts_go_with_it():
         )
 
 
+@pytest.mark.slow(but=["options0", "options1"])
 @pytest.mark.parametrize(
     "options",
     [

@@ -126,6 +126,26 @@ def test_compiles_by_xla(implementation):
     assert queue.filled == 8 and queue.position == 4
 
 
+def test_replicas_enqueue_the_rows_of_both(mirrored_strategy):
+    """In their order, into a queue that each has whole."""
+    with mirrored_strategy.scope():
+        queue = losses.ProjectionQueue(10, 4)
+    rows, labels = unit([8, 4]).astype(np.float32), np.arange(8) % 3
+
+    def step(rows, labels):
+        queue.enqueue(rows, labels)
+        return queue.rows()
+
+    projections, stored, filled = vectors.on_two_replicas(
+        mirrored_strategy, step, [slice(0, 4), slice(4, 8)], rows, labels
+    )
+    for part in np.split(projections, 2):
+        np.testing.assert_allclose(part[:8], rows, atol=1e-6)
+    for part in np.split(stored, 2):
+        np.testing.assert_array_equal(part[:8], labels)
+    assert filled.sum() == 2 * 8
+
+
 @pytest.mark.slow
 def test_two_replicas_equal_one_device(mirrored_strategy, monkeypatch):
     """By tiles of four anchors, the last of which is not full."""

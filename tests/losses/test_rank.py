@@ -47,6 +47,19 @@ def assert_equals_the_loops(labels, z, temperature=2.0):
     np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow(
+    but=[
+        "all different-2",
+        "ties-1",
+        "ties-2",
+        "ties-3",
+        "on both sides-2",
+        "all the same-2",
+        "integers-2",
+        "beyond float32-2",
+        "several numbers-2",
+    ]
+)
 @pytest.mark.parametrize("views", [1, 2, 3])
 @pytest.mark.parametrize("kind", LABELS)
 def test_value_and_gradient_are_those_of_the_loops(kind, views):
@@ -152,6 +165,7 @@ def test_near_rows_have_a_gradient_of_the_right_direction():
     np.testing.assert_allclose(share, direction, atol=1e-5)
 
 
+@pytest.mark.slow(but=["True"])
 @pytest.mark.parametrize("cross_replica", [True, False])
 def test_two_replicas_equal_one_device(mirrored_strategy, cross_replica):
     loss = losses.RankNContrastLoss(0.7, cross_replica, reduction="none")
@@ -208,6 +222,7 @@ def test_it_is_float32_in_mixed_precision(precision, float32_policy):
     np.testing.assert_allclose(value, expected, rtol=2e-6)
 
 
+@pytest.mark.slow(but=["targets0"])
 @pytest.mark.parametrize("targets", [(), (3,)])
 def test_fit_takes_its_gradient_with_weights_of_samples(targets):
     labels = RNG.normal(size=(7, *targets)).astype(np.float32)

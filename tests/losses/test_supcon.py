@@ -22,7 +22,9 @@ LABELS = {  # positives from other samples: none, one, many
 
 @pytest.mark.parametrize("views", [1, 2, 3])
 @pytest.mark.parametrize("positives", list(LABELS))
-@pytest.mark.parametrize("temperature", [0.1, 1.0])
+@pytest.mark.parametrize(
+    "temperature", [0.1, pytest.param(1.0, marks=pytest.mark.slow)]
+)
 def test_equals_the_papers_loops(views, positives, temperature):
     z, labels = vectors.unit([5, views, 4]), LABELS[positives]
     for options in vectors.combinations(

@@ -129,6 +129,19 @@ def test_a_momentum_model_copies_it():
         np.testing.assert_array_equal(weight, copied)
 
 
+def test_batch_norm_of_replicas_is_synchronized(mirrored_strategy):
+    with mirrored_strategy.scope():
+        encoder = models.BackboneEncoder(small())
+        encoder.build((None, SIDE, SIDE, 3))
+    (norm,) = [
+        layer
+        for layer in encoder.submodules
+        if isinstance(layer, keras.layers.BatchNormalization)
+    ]
+    assert norm.synchronized and not norm.fused
+
+
+@pytest.mark.slow
 def test_batch_norm_spans_the_replicas(mirrored_strategy):
     """After a step its statistics are those of the whole batch."""
     views = np.stack([images(8), images(8, 1)], axis=1)
@@ -183,6 +196,7 @@ def test_it_is_exported_and_converted(tmp_path):
     np.testing.assert_allclose(converted, expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_documents_python_runs():
     text = (ROOT / "docs" / "guides" / "weights.md").read_text()
     (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)

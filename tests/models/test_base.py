@@ -27,14 +27,14 @@ def _dense():
 
 UNBUILT = {
     "Encoder": lambda: models.Encoder(
-        "resnet34", "cifar", 0.05, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), False,
+        "resnet18", "cifar", 0.05, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), False,
         False, name="mine",
     ),
     "ProjectionHead": lambda: models.ProjectionHead(
         4, (6, 5), True, False, dtype="mixed_bfloat16"
     ),
     "SupConModel": lambda: models.SupConModel(
-        models.Encoder("resnet50", width=0.05), _head(16), _dense(), 0.3, 2
+        models.Encoder("resnet18", width=0.05), _head(16), _dense(), 0.3, 2
     ),
     "MomentumSupConModel": lambda: models.MomentumSupConModel(
         _encoder(), _head(16), losses.ProjectionQueue(8, 8), 0.5,
@@ -145,7 +145,9 @@ def _with_classifier(compiled):
     model = models.SupConModel(_built(_encoder()), _head(16), _dense())
     if compiled:
         metrics = [losses.ContrastiveAccuracy()]
-        model.compile("adam", losses.SupConLoss(), metrics=metrics)
+        model.compile(
+            "adam", losses.SupConLoss(), metrics=metrics, run_eagerly=True
+        )
     return _built(model, 2, 16, 16, 3)
 
 

@@ -51,6 +51,7 @@ def test_cosines(normalize):
     np.testing.assert_allclose(model(views), cosines, atol=1e-5)
 
 
+@pytest.mark.slow(but=["True"])
 @pytest.mark.parametrize("cosine", [False, True])
 def test_fit_trains_encoder_and_classifier(cosine):
     keras.utils.set_random_seed(0)

@@ -195,6 +195,35 @@ def test_chunks_train_as_the_whole_batch(alone, joint):
     _assert_same(model, _fit(model), *joint)
 
 
+def test_replicas_share_the_objective(mirrored_strategy):
+    """The gradients of a batch on both are summed up to those of one."""
+    batch = tf.constant(_views(8)), tf.constant(LABELS)
+
+    def joint_model():
+        keras.utils.set_random_seed(0)
+        parts = [keras.layers.Flatten(), keras.layers.Dense(4)]
+        model = models.SupConModel(
+            models.as_encoder(keras.Sequential(parts)),
+            models.ProjectionHead(4, ()),
+            layers.classifier(3),
+            classifier_weight=0.5,
+        )
+        model.build(batch[0].shape)
+        # Of the cross-entropy alone.
+        model.compile("sgd", lambda _, z: tf.zeros(tf.shape(z)[:1]))
+        return model
+
+    alone, _ = joint_model()._joint_loss(batch, training=False)
+    with mirrored_strategy.scope():
+        model = joint_model()
+    shares = mirrored_strategy.run(
+        lambda: model._joint_loss(batch, training=False)[0]
+    )
+    total = mirrored_strategy.reduce("SUM", shares, axis=None)
+    assert float(alone) > 0.1
+    assert float(total) == pytest.approx(float(alone), rel=1e-4)
+
+
 @pytest.mark.slow
 def test_chunks_and_classifier_on_two_replicas(mirrored_strategy, joint):
     with mirrored_strategy.scope():
@@ -277,6 +306,7 @@ SOFT = np.array([[0.5, 0.25, 0.25], [0, 1, 0], [0.75, 0, 0.25], [0, 0.5, 0.5]])
 SOFT = np.tile(SOFT, [2, 1]).astype(np.float32)
 
 
+@pytest.mark.slow(but=["offsets1"])
 @pytest.mark.parametrize("offsets", [[], [2.0, 0.0, -3.0]])
 def test_a_classifier_learns_soft_labels(offsets):
     """As the mean over labels that are drawn from them."""
@@ -303,6 +333,7 @@ def test_a_classifier_learns_soft_labels(offsets):
         model.test_on_batch(_views(8), sure * 1.01)
 
 
+@pytest.mark.slow
 def test_chunks_train_soft_labels_as_the_whole_batch():
     logs = []
     for chunks in (1, 4):
@@ -378,6 +409,7 @@ def generated():
         yield Sequence()[index]
 
 
+@pytest.mark.slow(but=["views-Sequence", "images-generated"])
 @pytest.mark.parametrize("make_batches", [Sequence, generated])
 @pytest.mark.parametrize("kind", ["views", "images"])
 def test_keras_sequences_and_generators_train(make_batches, kind):

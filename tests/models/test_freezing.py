@@ -61,7 +61,8 @@ def train(encoder, freeze=(), batch_norm=False, chunks=1, decay=None):
     if decay:
         shares = models.learning_rate_shares(encoder, decay)
         optimizer.set_learning_rate_shares(shares)
-    model.compile(optimizer, losses.SupConLoss())
+    # Eagerly: tracing takes far longer than the step.
+    model.compile(optimizer, losses.SupConLoss(), run_eagerly=True)
     layers = models.ordered_layers(encoder)
     before = [layer.get_weights() for layer in layers]
     rng = np.random.default_rng(0)
@@ -98,7 +99,8 @@ def test_a_momentum_model_freezes_both():
     model.build((None, 2, SIDE, SIDE, 3))
     for part in (model.encoder, model.momentum_encoder):
         models.freeze(part, ("a_", "b_"), batch_norm=True)
-    model.compile(training.SGD(0.1), losses.SupConLoss(queue=queue))
+    loss = losses.SupConLoss(queue=queue)
+    model.compile(training.SGD(0.1), loss, run_eagerly=True)
     before = model.momentum_encoder.get_weights()
     views = np.random.default_rng(0).integers(0, 256, [8, 2, SIDE, SIDE, 3])
     model.train_on_batch(views.astype(np.uint8), np.arange(8) % 2)

@@ -174,7 +174,9 @@ def test_a_shared_encoder_goes_on_training():
     model = models.SupConModel(encoder, head)
     views, labels = np.stack([_images()] * 2, axis=1), np.array([0, 1, 0, 1])
     for _ in range(2):
-        model.compile(keras.optimizers.SGD(0.5), losses.SupConLoss())
+        # Eagerly: tracing takes far longer than the steps.
+        optimizer = keras.optimizers.SGD(0.5)
+        model.compile(optimizer, losses.SupConLoss(), run_eagerly=True)
         model.fit(views, labels, verbose=0)
         probe = models.LinearClassifier(encoder, 3)
         probe(_images())

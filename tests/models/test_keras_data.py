@@ -50,6 +50,7 @@ def sums_of(batches, count):
             batches.take(count)]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_endless_views_know_their_epoch():
     model = supcon_model(run_eagerly=True)  # not traced three times
     history = model.fit(
@@ -121,6 +122,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow(but=["images-False", "a tuple-True"])
 @pytest.mark.parametrize("built", [False, True])
 @pytest.mark.parametrize("kind", WRONG)
 def test_what_is_wrong_is_refused_before_anything_is_traced(kind, built):

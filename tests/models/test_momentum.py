@@ -142,6 +142,7 @@ def test_chunks_pass_the_copies_one_by_one():
     np.testing.assert_array_equal(row_labels[:8], np.repeat(labels, VIEWS))
 
 
+@pytest.mark.slow
 def test_fit_reaches_the_floor_of_the_loss():
     keras.utils.set_random_seed(0)
     model = make_model(momentum=0.8, jit_compile=True)
@@ -152,6 +153,7 @@ def test_fit_reaches_the_floor_of_the_loss():
     assert floor - 1e-6 < history[-1] < floor + 0.2 * (chance - floor), history
 
 
+@pytest.mark.slow
 def test_two_replicas_fill_the_same_queue(mirrored_strategy):
     strategy = mirrored_strategy
     keras.utils.set_random_seed(1)

@@ -77,6 +77,17 @@ WAYS = {
 }
 
 
+@pytest.mark.slow(
+    but=[
+        "backbone_encoder-encoder.keras",
+        "backbone_encoder-saved_model",
+        "backbone_encoder-export",
+        "backbone_encoder-backbone.h5",
+        "backbone_encoder-backbone",
+        "own_encoder-model.keras",
+        "own_encoder-encoder.weights.h5",
+    ]
+)
 @pytest.mark.parametrize("name", WAYS)
 @pytest.mark.parametrize("make", [backbone_encoder, own_encoder])
 def test_all_weights_come_from_every_format(make, name, tmp_path):
@@ -89,6 +100,7 @@ def test_all_weights_come_from_every_format(make, name, tmp_path):
     np.testing.assert_allclose(target(images()), source(images()), atol=1e-6)
 
 
+@pytest.mark.slow(but=["encoder.keras", "saved_model", "backbone.h5"])
 @pytest.mark.parametrize("name", WAYS)
 def test_weights_of_another_network_are_refused(name, tmp_path):
     path = str(tmp_path / name)
@@ -250,6 +262,14 @@ def elsewhere(path, way, name):
             file.create_virtual_dataset(first, layout)
 
 
+@pytest.mark.slow(
+    but=[
+        "encoder.keras-external link",
+        "encoder.weights.h5-virtual",
+        "backbone.h5-soft link",
+        "backbone.h5-external bytes",
+    ]
+)
 @pytest.mark.parametrize(
     "way", ["external link", "soft link", "external bytes", "virtual"]
 )
@@ -299,7 +319,19 @@ def test_a_broken_file_is_one_line(tmp_path):
         models.load_weights(encoder, tmp_path / "none.h5")
 
 
-@pytest.mark.not_quick
+def test_a_deviation_in_the_place_of_the_variance_is_squared():
+    """As Keras' weights of EfficientNet for ImageNet have it."""
+    deviation = np.array([0.229, 0.224, 0.225], np.float32)
+    norm = keras.layers.Normalization()
+    parts = [keras.layers.Rescaling(1 / 255), norm]
+    encoder = models.as_encoder(keras.Sequential(parts))
+    encoder.build((None, SIDE, SIDE, 3))
+    mean, _, count = encoder.backbone.get_weights()
+    models.set_weights(encoder, [mean, deviation, count])
+    np.testing.assert_allclose(norm.adapt_variance, deviation**2, rtol=1e-6)
+
+
+@pytest.mark.slow
 def test_efficientnet_divides_by_the_deviation_as_keras_does(
     tmp_path, monkeypatch
 ):

@@ -80,6 +80,7 @@ def browser(request):
         browser.close()
 
 
+@pytest.mark.slow(but=["two", "pretrained"])
 @pytest.mark.parametrize("name", ["two", "many", "pretrained"])
 def test_a_browser_shows_everything(browser, pages, name):
     address = f"file://{pages(name)}"
@@ -184,7 +185,7 @@ def test_the_same_runs_give_the_same_bytes(pages, runs, tmp_path):
     assert [file.name for file in again.parent.iterdir()] == ["report.html"]
 
 
-@pytest.mark.not_quick
+@pytest.mark.slow
 def test_runs_of_one_name_are_told_apart(runs, tmp_path):
     same_end = tmp_path / "other" / "pretrained"
     same_end.parent.mkdir()

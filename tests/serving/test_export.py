@@ -167,6 +167,7 @@ def test_what_the_run_does_not_have_is_refused(finished_run):
             serving.export(config.ExportSettings(path, **options))
 
 
+@pytest.mark.slow
 def test_the_classifier_of_stage_1_is_exported_where_there_is_no_other(
     tiny_settings,
 ):

@@ -70,6 +70,7 @@ def test_an_export_answers_as_the_model(make, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_whole_classifier_beside_its_encoder(tmp_path):
     model, probabilities = linear_classifier()
     path = str(tmp_path / "1")
@@ -131,6 +132,19 @@ serving.export_saved_model(encoder, sys.argv[1])
 """
 
 
+def test_without_the_extra_there_are_no_requests(tmp_path, monkeypatch, capsys):
+    name = "tensorflow_serving.apis.prediction_log_pb2"
+    monkeypatch.setitem(sys.modules, name, None)
+    network = models.Encoder("vgg8", width=0.1)
+    network.build((None, 16, 16, 3))
+    serving.export_saved_model(network, tmp_path / "1")
+    said = "no requests for TF Serving: this must have"
+    assert said in capsys.readouterr().out
+    extras = tmp_path / "1" / "assets.extra"
+    assert [path.name for path in extras.iterdir()] == ["request.json"]
+
+
+@pytest.mark.slow
 def test_an_export_does_not_need_the_extra(tmp_path):
     # Not a fork: the import is tried too.
     process = subprocess.run(

@@ -50,6 +50,7 @@ def exported(finished_text_run):
     return serving.export(settings)
 
 
+@pytest.mark.slow
 def test_another_process_answers_as_evaluation_did(
     exported, finished_text_run, tmp_path
 ):

@@ -22,6 +22,16 @@ def cells(*axes, **overrides):
     return grid.list_cells(sweep(*axes, **overrides))
 
 
+def test_cells_run_the_tools_of_their_settings():
+    names = {kind: tool.name for kind, tool in grid.TOOLS.items()}
+    assert names == {
+        config.PretrainSettings: "pretrain",
+        config.FinetuneTextSettings: "finetune_text",
+        config.LinearSettings: "train_linear",
+        config.EvaluateSettings: "evaluate",
+    }
+
+
 def test_every_combination_is_a_cell_and_the_last_axis_is_fastest():
     results = cells("temperature=0.05,0.1", "optimizer=lars,sgd", epochs=20)
     assert [cell.name for cell in results] == [

@@ -110,6 +110,7 @@ def test_a_failed_cell_is_recorded_and_the_rest_goes_on(
     assert "<svg" in (path / "sweep.svg").read_text()
 
 
+@pytest.mark.slow
 def test_cells_on_texts(finished_text_run, tmp_path):
     """A real process."""
     settings = finished_text_run.recorded(config.FinetuneTextSettings)

@@ -78,7 +78,7 @@ def test_bert_is_that_of_numpy(pooling):
         np.testing.assert_allclose(row, expected, atol=1e-5)
 
 
-@pytest.mark.slow(but=["bert", "roberta"])
+@pytest.mark.slow(but=["bert"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_model_of_each_family_trains(family, tmp_path):
     """From files, and whatever is behind a sentence does not matter."""
@@ -150,6 +150,7 @@ def test_the_positions_bound_the_length(family, limit):
     assert np.isfinite(encoder(made_tokens(limit))).all()
 
 
+@pytest.mark.slow
 def test_keras_saves_the_model(tmp_path):
     encoder = built(normalize=False)
     classifier = models.layers.classifier(2)
@@ -168,6 +169,7 @@ def test_keras_saves_the_model(tmp_path):
     assert np.isfinite(loaded.train_on_batch(*batch)).all()
 
 
+@pytest.mark.slow(but=["bert", "deberta-v2"])
 @pytest.mark.parametrize("family", ["bert", "distilbert", "deberta-v2"])
 def test_dropout_is_a_function_of_the_seeds(family):
     encoder = built(family)
@@ -184,6 +186,7 @@ def test_dropout_is_a_function_of_the_seeds(family):
     assert np.abs(representations[0] - representations[2]).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_gradient_caching_drops_the_same_twice():
     """Its gradient is that of its chunks, each passed once."""
     encoder = built(normalize=False)

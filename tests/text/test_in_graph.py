@@ -153,9 +153,13 @@ def test_bytes_are_merged_as_the_tokenizer_merges_them(byte_files):
     random_texts = ["".join(rng.choices(alphabet, k=20)) for _ in range(1000)]
     texts = [*SPACES, *ENDINGS, *runs, *random_texts, *real(), *nasty(1000)]
     assert_equal(byte_tokenizer, texts, 128)
+
+
+@pytest.mark.slow  # another trace
+def test_pairs_of_merged_bytes_are_cut_as_the_tokenizer_cuts_them(byte_files):
     lines = real()
     pairs = [*zip(lines[:100], lines[100:200], strict=True)]
-    assert_equal(byte_tokenizer, pairs, 20, pairs=True)
+    assert_equal(roberta(byte_files), pairs, 20, pairs=True)
 
 
 def test_a_tokenizer_of_other_rules_is_refused(vocabulary):

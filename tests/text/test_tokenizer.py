@@ -75,6 +75,7 @@ def test_a_label_that_training_has_not_is_named(folder, tmp_path):
         text.to_source(texts, tokenizer, 8, class_names=["yes"])
 
 
+@pytest.mark.slow
 def test_the_documents_python_runs(folder, tmp_path, monkeypatch):
     page = pathlib.Path(__file__).parents[2] / "docs" / "guides" / "texts.md"
     (code,) = re.findall("```python\n(.*?)```", page.read_text(), re.DOTALL)

@@ -39,6 +39,19 @@ def weighted(image_folder, tmp_path):
     return {"dataset": "manifest", "data_dir": str(manifest)}
 
 
+def test_weights_of_a_manifest_count_in_the_linear_stage(
+    tiny_settings, weighted, finished_run
+):
+    beginning = {"init_from": str(finished_run.path), "epochs": 0}
+    run = training.pretrain(tiny_settings(**weighted, **beginning))
+    training.train_linear(constant_views(run, epochs=40))
+    measured = evaluation.evaluate(
+        config.EvaluateSettings(str(run.path), **NUMBERS)
+    )
+    assert measured["linear"]["top_1"] > 0.8, measured
+
+
+@pytest.mark.slow
 def test_weights_of_a_manifest_count_in_both_stages(tiny_settings, weighted):
     run = training.pretrain(
         tiny_settings(
@@ -104,11 +117,6 @@ def test_several_labels_from_the_list_to_the_export(tiny_settings, listed):
     figures = run.metrics()[-1]
     assert 0 < figures["classifier_accuracy"] <= 1
     training.train_linear(constant_views(run, epochs=60))
-    training.train_linear(
-        config.LinearSettings(
-            str(run.path), name="views", batch_size=16, epochs=2
-        )
-    )
     path = str(run.path)
     measured = evaluation.evaluate(config.EvaluateSettings(path))
     assert measured["linear"]["map"] > 0.9
@@ -164,6 +172,11 @@ def test_cross_entropy_of_several_labels_on_a_part(tiny_settings, listed):
     )
     trained_on = json.loads(run.images_file.read_text())["trained_on"]
     assert len(trained_on) == 24
+    training.train_linear(
+        config.LinearSettings(
+            str(run.path), name="views", batch_size=16, epochs=2
+        )
+    )
     measured = evaluation.evaluate(config.EvaluateSettings(str(run.path)))
     assert measured["pretrained"]["map"] > 0.9
 
@@ -227,11 +240,11 @@ def test_one_label_has_no_kind_of_positives(tiny_settings):
         training.pretrain(tiny_settings(positives="all"))
 
 
-def test_classes_with_parents(tiny_settings, tmp_path):
+def test_classes_with_parents(tiny_settings, copy_run, tmp_path):
     parents = tmp_path / "parents.csv"
     parents.write_text("class,parents\ndark,dim\nmid,dim\nbright,\n")
     run = training.pretrain(
-        tiny_settings(hierarchy=str(parents), objective="supcon+ce", epochs=3)
+        tiny_settings(hierarchy=str(parents), objective="supcon+ce", epochs=0)
     )
     measured = evaluation.evaluate(
         config.EvaluateSettings(str(run.path), **NUMBERS)
@@ -242,7 +255,7 @@ def test_classes_with_parents(tiny_settings, tmp_path):
         parent, leaf = levels["top_1_by_level"]
         assert leaf == measured[name]["top_1"] <= parent
         assert parent == levels["parent_top_1"]
-    flat = training.pretrain(tiny_settings(tmp_path / "flat", epochs=0))
+    flat = copy_run(tmp_path / "flat")
     measured = evaluation.evaluate(
         config.EvaluateSettings(
             str(flat.path), hierarchy=str(parents), **NUMBERS
@@ -263,7 +276,7 @@ def test_a_long_tail_with_wrong_labels(tiny_settings):
     run = training.pretrain(
         tiny_settings(
             objective="ce",
-            learning_rate=0.3,
+            epochs=0,
             imbalance="exponential",
             imbalance_ratio=4.0,
             label_noise="symmetric:0.1",

@@ -30,13 +30,20 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def odd(image_folder, tiny_settings, tmp_path_factory):
+def odd_folder(image_folder, tmp_path_factory):
+    """A folder of an odd name, with images."""
+    root = tmp_path_factory.mktemp("odd") / NAME
+    shutil.copytree(image_folder, root / "data")
+    return root
+
+
+@pytest.fixture(scope="module")
+def odd(odd_folder, tiny_settings):
     """A run on images, both in a folder of an odd name.
 
     A sweep in such a folder is in tests/sweeps/test_run.py.
     """
-    root = tmp_path_factory.mktemp("odd") / NAME
-    shutil.copytree(image_folder, root / "data")
+    root = odd_folder
     pretrain_settings = tiny_settings(
         root / "own", data_dir=str(root / "data"), epochs=1
     )
@@ -53,6 +60,7 @@ def test_a_run_goes_on(odd, capsys):
     assert [epoch["epoch"] for epoch in run.metrics()] == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_run_is_used(odd):
     root, run = odd
     path = str(run.path)
@@ -99,9 +107,10 @@ def test_a_run_is_used(odd):
     assert run.stages() == ["by_finetune", "by_linear", "linear"]
 
 
-def test_records_and_weights(odd, tiny_settings, tmp_path):
+def test_records_and_weights(odd_folder, copy_run, tiny_settings):
     """TFRecord files, twice the same call; an export, a run as beginnings."""
-    root, run = odd
+    root = odd_folder
+    run = copy_run(root / "trained")
     records = str(root / "records")
     splits = {
         name: data.load("folder", name, str(root / "data"))
@@ -261,6 +270,7 @@ def test_what_cannot_be_a_run_is_one_line_at_once(home, name):
     assert {path.name for path in home.iterdir()} == {"photos"}
 
 
+@pytest.mark.slow
 def test_links_and_slashes(home, tiny_settings, capsys):
     (home / "disk" / "run").mkdir(parents=True)
     (home / "link").symlink_to("disk/run")

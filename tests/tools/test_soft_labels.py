@@ -76,7 +76,7 @@ def test_the_first_batch_has_the_loss_of_its_soft_labels(
     assert not labelled & set(figures) and "uniformity" in figures
 
 
-@pytest.mark.slow(but=["cutmix-supcon+ce"])
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mixing", "objective"),
     itertools.product(("mixup", "cutmix"), ("supcon", "supcon+ce")),
@@ -101,6 +101,7 @@ def test_supcon_learns_from_mixed_images(tiny_settings, mixing, objective):
     assert (again.mixing, again.positives) == (mixing, None)
 
 
+@pytest.mark.slow
 def test_a_student_learns_from_the_teacher_of_the_guide():
     """Whose probabilities are its only labels."""
     root = pathlib.Path(__file__).parents[2]

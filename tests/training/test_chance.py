@@ -136,6 +136,22 @@ def test_every_option_of_the_loss_has_a_case():
     assert names <= {name for options in CASES.values() for name in options}
 
 
+@pytest.mark.slow(
+    but=[
+        "one_positive",
+        "only_negatives",
+        "in",
+        "margin",
+        "harder",
+        "spread_cap",
+        "unsupervised_queue",
+        "cap",
+        "one_view_negatives",
+        "queue_cap",
+        "balanced",
+        "unscaled",
+    ]
+)
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
 def test_equal_projections_have_the_level(options):
     assert_level(settings_of(**options), source())
@@ -154,6 +170,7 @@ def test_a_replica_may_contrast_its_own_part(denominator, per_class):
     )
 
 
+@pytest.mark.slow
 def test_replicas_have_the_level(mirrored_strategy):
     images = source()
     for cross_replica in (True, False):

@@ -6,6 +6,7 @@ XLA for the CPU is the nearest that there is to the compiler of a TPU.
 from collections.abc import Iterator
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from supcon_tf import data, losses, models, training
@@ -41,6 +42,7 @@ def operations(graph: tf.Graph) -> Iterator[tf.Operation]:
         yield from operations(function.graph)
 
 
+@pytest.mark.slow
 def test_xla_trains_as_tensorflow_does():
     """Loss, every metric and every weight, after a step.
 

@@ -1,7 +1,11 @@
 """Runs that start from the encoder of another, or from a file."""
 
+import dataclasses
+import shutil
+
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from supcon_tf import training
 from supcon_tf.training import initial, runs
@@ -41,6 +45,38 @@ def test_the_encoder_of_a_run_starts_another(source, tiny_settings, tmp_path):
     assert_equal(training.load_encoder(tmp_path / "b"), source.encoder)
 
 
+def test_the_head_comes_too(source, tiny_settings, tmp_path):
+    """And what began so goes on where that is no more."""
+    moved = tmp_path / "moved"
+    shutil.copytree(source.files.path, tmp_path / "first")
+    options = {"init_from": str(tmp_path / "first"), "init_head": True}
+    settings = tiny_settings(tmp_path / "second", epochs=0, **options)
+    training.pretrain(settings)
+    heads = [
+        {
+            name: value
+            for name, value in stored(run).items()
+            if name.startswith("projection_head/") and "OPTIM" not in name
+        }
+        for run in (source.files, training.RunDirectory(tmp_path / "second"))
+    ]
+    assert heads[0] and heads[0].keys() == heads[1].keys()
+    for name, value in heads[0].items():
+        np.testing.assert_array_equal(value, heads[1][name])
+    (tmp_path / "first").rename(moved)
+    training.pretrain(dataclasses.replace(settings, resume=True))
+
+
+def stored(run):
+    """The arrays of the newest checkpoint by their names."""
+    path = f"{run.latest_checkpoint()}/variables"
+    return {
+        name: tf.train.load_variable(path, name)
+        for name, _ in tf.train.list_variables(path)
+    }
+
+
+@pytest.mark.slow
 def test_the_head_comes_too_and_what_was_begun_goes_on(
     source, tiny_settings, tmp_path
 ):

@@ -103,6 +103,7 @@ def test_more_images_than_there_are_cannot_be_drawn():
         digits_source(images_per_label=500)
 
 
+@pytest.mark.slow
 def test_mixing_is_a_function_of_seed_and_step(tiny_settings):
     """A sequence that is entered later goes on as it would have."""
     settings = tiny_settings(objective="ce", mixing="mixup")
@@ -151,6 +152,7 @@ def test_mixing_has_its_options(tiny_settings):
             tiny_settings(**overrides)
 
 
+@pytest.mark.slow(but=["folder"])
 @pytest.mark.parametrize("kind", ["folder", "tfrecord"])
 def test_duplicates_can_be_left_out(image_folder, tmp_path, kind):
     """Of the test split, where they are byte for byte training images."""

@@ -41,6 +41,7 @@ def expected(encoder, source):
     return np.concatenate([encoder(batch, training=False) for batch in images])
 
 
+@pytest.mark.slow(but=["1", "7"])
 @pytest.mark.parametrize("batch_size", [1, 6, 7, 22, 23, 64])
 def test_replicas_give_what_one_device_gives(
     encoder, source, expected, mirrored_strategy, batch_size

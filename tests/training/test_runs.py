@@ -33,6 +33,7 @@ def moved(folder):
     return destination, training.RunDirectory(destination / "runs" / "mine")
 
 
+@pytest.mark.slow
 def test_a_run_opens_where_it_has_moved_with_its_data(workspace, capsys):
     destination, run = moved(workspace)
     path = str(run.path)

@@ -113,6 +113,7 @@ def test_a_run_that_is_killed_and_stopped_ends_bit_identical(
     assert_same_run(undisturbed, run_dir)
 
 
+@pytest.mark.slow
 def test_mixed_images_go_on_bit_identical(tmp_path):
     """What is mixed with what is a function of the step alone."""
     mixed = ("--mixing=mixup", "--objective=supcon+ce", "--positives=cosine")
@@ -197,6 +198,7 @@ def test_what_does_not_belong_to_a_run_is_refused(
         resume(data_dir=str(images))
 
 
+@pytest.mark.slow
 def test_a_finished_run_can_be_given_more_epochs(run, resume, capsys):
     """As if it had been begun with so many, from here on."""
     assert run.recorded(config.PretrainSettings).warmup_epochs == 0.2
@@ -214,6 +216,7 @@ def test_a_finished_run_can_be_given_more_epochs(run, resume, capsys):
         resume(epochs=3)
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_stops_a_run_that_would_go_on(run, resume):
     newest = pathlib.Path(run.latest_checkpoint())
     (newest / "variables.index").write_bytes(b"torn")

@@ -112,6 +112,7 @@ def test_a_run_without_a_checkpoint_begins_anew(folder, tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_a_few_sentences_need_no_flag(folder, tmp_path):
     language_model.write_sentences(tmp_path / "few.tsv", 16)
     settings = config.FinetuneTextSettings(
@@ -141,17 +142,16 @@ def test_a_test_file_may_come_later(folder, tmp_path):
     assert runs.open_run(run_dir).source("test").num_examples == 12
 
 
-def test_other_labels_than_the_runs_are_refused(folder, tmp_path):
+def test_other_labels_than_the_runs_are_refused(finished_text_run, tmp_path):
     """A training file that has changed would shift them."""
+    run = catalogue.copy(finished_text_run.path, tmp_path / "run")
+    before = run.recorded(config.FinetuneTextSettings).train_file
     train = tmp_path / "train.tsv"
-    language_model.write_sentences(train, 40)
-    run_dir = tmp_path / "run"
-    training.finetune_text(
-        settings_of(folder, run_dir, epochs=1, train_file=str(train))
-    )
-    train.write_text(train.read_text() + "\na c\t-1\nb d\t-1")
+    train.write_text(pathlib.Path(before).read_text() + "\na c\t-1\nb d\t-1")
+    flags = run.settings_file.read_text()
+    run.settings_file.write_text(flags.replace(before, str(train)))
     with pytest.raises(ValueError, match=r"classes of the data .* got \+-1"):
-        runs.open_run(run_dir).source("train")
+        runs.open_run(run.path).source("train")
 
 
 def test_tools_for_images_say_so(finished_text_run):
@@ -250,6 +250,7 @@ commands.run("finetune_text")
 """
 
 
+@pytest.mark.slow
 def test_what_is_killed_ends_bit_identical(folder, tmp_path):
     """Dropout and the best epoch too, without the model's files."""
     moved = tmp_path / "model"

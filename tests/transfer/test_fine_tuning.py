@@ -96,6 +96,7 @@ def test_every_training_starts_at_the_pretrained_encoder(tuned, finished_run):
     np.testing.assert_allclose(probabilities, 1 / 3, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_batch_of_few_images_fits(finished_run, image_folder):
     """Also where each class has so many of it: 256 is nobody's choice."""
     settings = config.TransferSettings(
@@ -179,6 +180,7 @@ commands.run("transfer")
 """
 
 
+@pytest.mark.slow
 def test_what_is_killed_goes_on_where_it_was(finished_run, image_folder):
     flags = [
         f"--run_dir={finished_run.path}",
