@@ -94,9 +94,7 @@ def test_a_rare_class_is_not_wrong_for_being_rare(k):
 def test_a_report_shows_them(finished_run):
     """One that has none says how to have them."""
     path = str(finished_run.path)
-    evaluated = config.EvaluateSettings(
-        path, sample_images=0, plotted_images=0
-    )
+    evaluated = config.EvaluateSettings(path, sample_images=0, plotted_images=0)
     evaluation.evaluate(evaluated)
     drawn = page.render([contents.read_run(path, "mine")])
     assert "--label_issues=1000" in drawn and 'id="issues"' not in drawn
