@@ -119,6 +119,12 @@ def _changed(
     if not data_path:
         return gallery
     examples = _read_examples(settings, run, data_path)
+    _, present = store.present_classes(examples.labels, examples.class_names)
+    empty = [name for name in examples.class_names if name not in present]
+    if empty:
+        console.print_line(
+            "left out", f"classes without rows: {exceptions.listed(empty)}"
+        )
     if gallery is None:
         return encode(run, examples, settings.gallery_dtype)
     missing = gallery.missing(
@@ -173,6 +179,9 @@ def encode(
         f"the representations of {run.checkpoint} must be finite",
         "NaN or infinity",
     )
+    labels, class_names = store.present_classes(
+        examples.labels, examples.class_names
+    )
     stored = store.quantized(rows, dtype)
     if stored.dtype != rows.dtype:
         share = approximate.recall(
@@ -185,8 +194,8 @@ def encode(
         )
     return store.Gallery(
         stored,
-        examples.labels,
-        examples.class_names,
+        labels,
+        class_names,
         examples.ids,
         examples.digests,
         run.identity,

@@ -236,12 +236,12 @@ def _answers(
 ) -> list[Answer]:
     """The answers to representations [Q, dim]."""
     similarities, rows = gallery.search(queries, k)  # [Q, k] each
-    by_mean = answer_by == "mean" and gallery.class_names
+    has_rows = np.array([*gallery.class_counts().values()], bool)  # [classes]
+    by_mean = answer_by == "mean" and has_rows.any()
     cosines_to_means = np.zeros([len(queries), 0])  # [Q, classes]
     if by_mean:
-        present = np.ones(len(gallery.class_names), bool)
         cosines_to_means = measures.prototype_similarities(
-            queries, gallery.class_means, present
+            queries, gallery.class_means, has_rows
         )
     is_known = gallery.is_known(queries, similarities)  # [Q], or None
     answers = []
@@ -262,7 +262,7 @@ def _answers(
         classes = {
             gallery.class_names[label]: float(class_scores[label])
             for label in order
-            if by_mean or class_scores[label] > 0
+            if (has_rows[label] if by_mean else class_scores[label] > 0)
         }
         known = None if is_known is None else bool(is_known[index])
         name = model.UNKNOWN

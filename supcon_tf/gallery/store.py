@@ -213,17 +213,12 @@ class Gallery:
     def part(self, is_kept: npt.NDArray[np.bool_]) -> Gallery:
         """The rows of a mask [N]; classes without rows are dropped."""
         rows = np.flatnonzero(is_kept)
-        labels = self.labels[rows]
-        present = np.unique(labels[labels != NO_LABEL])
-        new_labels = np.full(len(self.class_names) + 1, NO_LABEL, np.int32)
-        new_labels[present] = np.arange(
-            len(present)
-        )  # the last entry is NO_LABEL's
+        labels, names = present_classes(self.labels[rows], self.class_names)
         return dataclasses.replace(
             self,
             representations=self.representations[rows],
-            labels=new_labels[labels],
-            class_names=tuple(self.class_names[label] for label in present),
+            labels=labels,
+            class_names=names,
             ids=tuple(self.ids[row] for row in rows),
             digests=self.digests[rows],
             index=None,
@@ -379,6 +374,17 @@ class Gallery:
         }
         files.write_json(directory / _RECORD, record, ensure_ascii=False)
         return index
+
+
+def present_classes(
+    labels: npt.NDArray[np.int32], class_names: Sequence[str]
+) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
+    """Labels and class names without the classes that have no label."""
+    present = np.unique(labels[labels != NO_LABEL])
+    new_labels = np.full(len(class_names) + 1, NO_LABEL, np.int32)
+    # The last entry is NO_LABEL's.
+    new_labels[present] = np.arange(len(present))
+    return new_labels[labels], tuple(class_names[label] for label in present)
 
 
 def belonging_scores(

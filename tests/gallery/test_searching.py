@@ -14,7 +14,7 @@ from PIL import Image
 
 import supcon_tf
 from supcon_tf import config, gallery, measures, serving, training
-from supcon_tf.gallery import belonging
+from supcon_tf.gallery import belonging, searching
 from supcon_tf.serving import bank
 from tests import forks, processes
 
@@ -357,4 +357,23 @@ def test_a_manifest_with_a_column_of_labels(index, folders, copied_run):
     (folders / "list.csv").write_text("\n".join(rows))
     assert index(data_dir="list.csv").class_counts() == {"day": 2}
     other = index(data_dir="list.csv", split="test", name="other")
-    assert other.class_counts()["night"] == 1
+    assert other.class_counts() == {"night": 1}
+
+
+def test_a_class_without_rows_is_no_answer(index, folders, capsys):
+    root = folders / "with_empty"
+    shutil.copytree(folders / "known" / "dark", root / "dark")
+    (root / "bare").mkdir()
+    shelf = index(data_dir="with_empty")
+    assert shelf.class_names == ("dark",)
+    assert "left out     classes without rows: bare" in capsys.readouterr().out
+    # As of an earlier version: the mean of no rows would be nearer.
+    shelf = dataclasses.replace(
+        shelf, class_names=("bare", "dark"), labels=shelf.labels + 1
+    )
+    query = -shelf.class_means[1:]
+    for answer_by in searching.ANSWERS:
+        (answer,) = searching._answers(
+            dataclasses.replace(shelf, threshold=None), query, 3, answer_by
+        )
+        assert [*answer.classes] == ["dark"] == [answer.name]
