@@ -128,7 +128,7 @@ def _changed(
     if gallery is None:
         return encode(run, examples, settings.gallery_dtype)
     missing = gallery.missing(
-        examples.digests, examples.labels, examples.class_names
+        examples.ids, examples.digests, examples.labels, examples.class_names
     )
     present = len(examples.ids) - len(missing)
     console.print_line("there already", f"{present:,} of {len(examples.ids):,}")

@@ -254,26 +254,40 @@ class Gallery:
 
     def missing(
         self,
+        ids: Sequence[str],
         digests: npt.NDArray[np.int64],
         labels: npt.NDArray[np.int32],
         class_names: Sequence[str],
     ) -> npt.NDArray[np.intp]:
         """Positions of the examples that the gallery lacks.
 
-        An example is there if its content is, under the same class.
+        An example is there if its content is, under the same class, unless the
+        row of its id has another content or class: that one is to be replaced.
         """
-        present = {
-            (digest, self.class_name(label))
-            for digest, label in zip(
-                self.digests.tolist(), self.labels.tolist(), strict=True
-            )
-        }
-        names = [*class_names, None]  # of NO_LABEL
-        examples = zip(digests.tolist(), labels.tolist(), strict=True)
+        present = self._contents(self.digests, self.labels, self.class_names)
+        rows = dict(zip(self.ids, present, strict=True))
+        contents = self._contents(digests, labels, class_names)
+        present = {*present}
         is_missing = [
-            (digest, names[label]) not in present for digest, label in examples
+            content not in present or rows.get(name, content) != content
+            for name, content in zip(ids, contents, strict=True)
         ]
         return np.flatnonzero(is_missing)
+
+    @staticmethod
+    def _contents(
+        digests: npt.NDArray[np.int64],
+        labels: npt.NDArray[np.int32],
+        class_names: Sequence[str],
+    ) -> list[tuple[int, str | None]]:
+        """The digest and the class of each example."""
+        names = [*class_names, None]  # the last is that of NO_LABEL
+        return [
+            (digest, names[label])
+            for digest, label in zip(
+                digests.tolist(), labels.tolist(), strict=True
+            )
+        ]
 
     def class_name(self, label: int) -> str | None:
         """The class of a label; None for `NO_LABEL`."""

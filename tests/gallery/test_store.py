@@ -150,8 +150,14 @@ def test_rows_are_added_and_replace_equal_ids():
 def test_what_is_there_already_is_not_missing():
     shelf = make("abc", ("x", "y"), [0, 1, -1])
     new = make("abcd", ("y", "x"), [1, 1, -1, 0])  # b is of another class
-    missing = shelf.missing(new.digests, new.labels, new.class_names)
-    assert missing.tolist() == [1, 3]
+
+    def missing(ids):
+        examples = ids, new.digests, new.labels, new.class_names
+        return shelf.missing(*examples).tolist()
+
+    assert missing("abcd") == missing("ABCD") == [1, 3]
+    # The files of a and c have changed places, and their rows are replaced.
+    assert missing("cbad") == [0, 1, 2, 3]
 
 
 def test_rows_and_classes_are_removed():
