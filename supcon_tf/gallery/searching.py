@@ -77,6 +77,8 @@ class Searcher:
         """
         exceptions.require_one_of(ANSWERS, "answer_by", answer_by)
         representations = self._encode(examples)
+        if not len(representations):
+            return []
         queries = np.atleast_2d(representations)  # [Q, dim]
         answers = _answers(self.gallery, queries, k, answer_by)
         return answers[0] if representations.ndim == 1 else answers
@@ -108,15 +110,25 @@ class Searcher:
             the gallery; None for the paths of images, or hashes.
 
         Raises:
-          ValueError: the numbers of examples, classes and ids differ, or an
-            example is no image.
+          ValueError: the numbers of examples, classes and ids differ, a name
+            is no text, or an example is no image.
         """
+        exceptions.require(
+            not isinstance(examples, str | os.PathLike),
+            "`examples` must be several, such as a list of one",
+            repr(examples),
+        )
         examples = list(examples)
+        class_names = _texts("class_names", class_names, or_none=True)
         exceptions.require(
             len(class_names) == len(examples),
             f"`class_names` must be of the {len(examples)} examples",
             len(class_names),
         )
+        if ids is not None:
+            ids = _texts("ids", ids)
+        if not examples:
+            return
         representations = np.asarray(self._encode(examples), np.float32)
         names = sorted({name for name in class_names if name is not None})
         digests = np.array([_digest(row) for row in representations], np.int64)
@@ -141,6 +153,8 @@ class Searcher:
         self, ids: Sequence[str] = (), class_names: Sequence[str] = ()
     ) -> None:
         """Removes rows by their ids, or by classes; ValueError for others."""
+        ids = _texts("ids", ids)
+        class_names = _texts("class_names", class_names)
         self.gallery = self.gallery.remove(ids, class_names)
 
     def save(self) -> None:
@@ -216,6 +230,28 @@ def _table(
             rows.append((query, answer.name, cosine, name, match.id))
             query = ""
     return rows
+
+
+def _texts(
+    argument: str, texts: Iterable[object], or_none: bool = False
+) -> list[str | None]:
+    """Checks an argument of several texts.
+
+    A lone text would be taken for its letters.
+    """
+    exceptions.require(
+        not isinstance(texts, str),
+        f"`{argument}` must be several texts, such as a list of one",
+        repr(texts),
+    )
+    texts = list(texts)
+    for text in texts:
+        exceptions.require(
+            isinstance(text, str) or (or_none and text is None),
+            f"`{argument}` must be texts" + " or None" * or_none,
+            repr(text),
+        )
+    return texts
 
 
 def _default_id(example: object, digest: int) -> str:

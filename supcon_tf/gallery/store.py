@@ -161,6 +161,7 @@ class Gallery:
         exceptions.require(
             len(self) > 0, "the gallery must have rows to be searched", 0
         )
+        measures.neighbors.check_counts(k=k)
         if self.index is not None:
             return self.index.search(queries, self.representations, k)
         return measures.nearest_neighbors(queries, self.representations, k)

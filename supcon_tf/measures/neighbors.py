@@ -99,7 +99,7 @@ def nearest_neighbors(
       ValueError: a shape or a number breaks the rules above.
     """
     queries, bank = _check_shapes(queries, bank)
-    check_positive(k=k, query_chunk=query_chunk)
+    check_counts(k=k, query_chunk=query_chunk)
     exceptions.require(
         not leave_one_out or len(queries) == len(bank) >= 2,
         "`leave_one_out` must have the bank, of 2 rows or more, as queries",
@@ -149,7 +149,7 @@ def nearest_among(
     """
     queries, bank = _check_shapes(queries, bank)
     candidates = np.asarray(candidates)
-    check_positive(k=k)
+    check_counts(k=k)
     exceptions.require(
         candidates.ndim == 2 and len(candidates) == len(queries),
         f"`candidates` must have shape [{len(queries)}, candidates]",
@@ -274,6 +274,17 @@ def check_positive(**values: float) -> None:
     """Raises ValueError for the first value that is not positive, by name."""
     for name, value in values.items():
         exceptions.require(value > 0, f"`{name}` must be positive", value)
+
+
+def check_counts(**values: int) -> None:
+    """Raises ValueError for the first value that is no positive integer."""
+    for name, value in values.items():
+        exceptions.require(
+            isinstance(value, int | np.integer) and not isinstance(value, bool),
+            f"`{name}` must be an integer",
+            repr(value),
+        )
+    check_positive(**values)
 
 
 def unit_rows(name: str, rows: Matrix) -> _Float32s:

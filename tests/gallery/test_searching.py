@@ -176,6 +176,28 @@ def test_python_answers(index, copied_run, folders, tmp_path):
         model.gallery("none")
 
 
+def test_arguments_of_python_are_checked(index, copied_run, folders):
+    index(data_dir="known")
+    products = supcon_tf.load(copied_run.path).gallery()
+    images = sorted((folders / "new" / "odd").iterdir())
+    before = products.gallery
+    for act, message in (
+        (lambda: products.add(images, "odd"), "`class_names` must be several"),
+        (lambda: products.add(images, [1, 2, 3]), "texts or None, got 1"),
+        (lambda: products.add(images, ["a"] * 3, "xyz"), "`ids` must be sev"),
+        (lambda: products.add(images, ["a"] * 3, [1, 2, 3]), "texts, got 1"),
+        (lambda: products.add("a.png", ["a"]), "`examples` must be several"),
+        (lambda: products.remove("a.png"), "`ids` must be several texts"),
+        (lambda: products.remove([], "mid"), "`class_names` must be several"),
+        (lambda: products.search(images, k=1.5), "`k` must be an integer"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            act()
+    products.add([], [])
+    assert products.gallery is before
+    assert products.search([]) == products.predict([]) == []
+
+
 def test_a_gallery_of_another_checkpoint_is_refused(index, copied_run):
     shelf = index(data_dir="known")
     other = {**shelf.made_of, "sha256": "0" * 64}

@@ -176,6 +176,9 @@ def test_another_size_is_no_new_trace():
     ("changes", "message"),
     [
         ({"k": 0}, "`k` must be positive, got 0"),
+        ({"k": 1.5}, "`k` must be an integer, got 1.5"),
+        ({"k": "5"}, "`k` must be an integer, got '5'"),
+        ({"k": True}, "`k` must be an integer, got True"),
         ({"query_chunk": -1}, "`query_chunk` must be positive, got -1"),
         ({"queries": np.ones(3)}, r"`queries` must have shape \[rows, dim\]"),
         ({"queries": np.ones((2, 3))}, "dimension of the bank, 4, got 3"),
