@@ -16,6 +16,8 @@ from supcon_tf.disk import files, locks
 from supcon_tf.gallery import approximate, belonging, store
 from supcon_tf.training import console, representations, runs
 
+_DEFAULT_RATE = 0.95  # of known examples
+
 
 def index(settings: config.IndexSettings) -> store.Gallery:
     """Makes or changes a gallery: tools/index.py.
@@ -59,8 +61,9 @@ def index(settings: config.IndexSettings) -> store.Gallery:
         gallery = None
         if settings.data_dir is None:
             gallery = open_of_run(run, settings.name)
+            _check_rate(settings, gallery.threshold)
         changed = _changed(settings, run, gallery)
-        threshold = _threshold(settings, run, changed)
+        threshold = _threshold(settings, run, gallery, changed)
         is_approximate = changed.is_approximate
         if settings.approximate is not None:
             is_approximate = settings.approximate
@@ -267,14 +270,36 @@ def _digests(texts: Sequence[str]) -> np.ndarray:
     return np.frombuffer(joined, np.int64)
 
 
+def _check_rate(
+    settings: config.IndexSettings, threshold: store.Threshold | None
+) -> None:
+    """Raises ValueError for another rate without the known examples."""
+    if settings.known_rate is None or settings.known_data:
+        return
+    if threshold is None or not threshold.known_data:
+        return
+    exceptions.require(
+        settings.known_rate == threshold.known_rate,
+        "--known_rate must be given with --known_data, since the threshold of "
+        f"this gallery comes from {threshold.known_data}",
+        f"{settings.known_rate} alone",
+    )
+
+
 def _threshold(
-    settings: config.IndexSettings, run: runs.Run, gallery: store.Gallery
+    settings: config.IndexSettings,
+    run: runs.Run,
+    earlier: store.Gallery | None,
+    gallery: store.Gallery,
 ) -> store.Threshold | None:
     """The threshold between known and unknown queries; None for too few rows.
 
     It comes from --known_data, now or at an earlier change, or from rows of
     classes of two rows or more, each beside all others.
     """
+    rate = settings.known_rate or _DEFAULT_RATE
+    if settings.known_rate is None and earlier and earlier.threshold:
+        rate = earlier.threshold.known_rate
     if settings.known_data:
         examples = _read_examples(settings, run, settings.known_data)
         # An image would be as near to itself as can be.
@@ -286,10 +311,17 @@ def _threshold(
         )
         held_out = encode(run, examples).representations
         path = files.whole(settings.known_data)
-        return belonging.fit(gallery, settings.known_rate, held_out, path)
+        return belonging.fit(gallery, rate, held_out, path)
     if gallery.threshold and gallery.threshold.known_data:
+        if gallery is not earlier:
+            path = gallery.threshold.known_data
+            console.print_line(
+                "threshold",
+                "that of the rows before this change; "
+                f"--known_data={path} measures it anew",
+            )
         return gallery.threshold
-    return belonging.fit(gallery, settings.known_rate)
+    return belonging.fit(gallery, rate)
 
 
 def _print(path: epath.Path, gallery: store.Gallery) -> None:

@@ -160,6 +160,9 @@ class Searcher:
     def save(self) -> None:
         """Writes the gallery in the place of the one on the disk.
 
+        The threshold stays as it was. `supcon index --known_data=DIR` measures
+        it anew, and `--known_rate=0.95` one that comes from the rows.
+
         Raises:
           ValueError: that one was changed since this one was read.
         """

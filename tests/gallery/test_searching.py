@@ -105,11 +105,25 @@ def test_a_gallery_grows_by_what_it_lacks(index, capsys, folders):
     assert remaining.class_counts() == {"bright": 16, "dark": 16}
 
 
-def test_the_threshold_is_that_of_known_data(index, folders, copied_run):
+def test_the_rate_stays(index):
+    index(data_dir="known")
+    shelf = index(known_rate=0.5)
+    assert shelf.threshold == belonging.fit(shelf, 0.5)
+    assert index(add="new").threshold.known_rate == 0.5
+    again = index(remove_class=("odd",), known_rate=0.9)
+    assert again.threshold == belonging.fit(shelf, 0.9)
+
+
+def test_the_threshold_is_that_of_known_data(
+    index, folders, copied_run, capsys
+):
     shelf = index(data_dir="known", known_data="new", known_rate=1.0)
     assert shelf.threshold.known_data == str(folders / "new")
     grown = index(add="new")  # keeps it
     assert grown.threshold == shelf.threshold
+    assert "before this change; --known_data=" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="--known_rate must be given with --k"):
+        index(add="loose", known_rate=0.5)
     modified = [path.name for path in copied_run.galleries.glob("gallery/*")]
     assert index(add="new").threshold == shelf.threshold  # nothing is written
     assert modified == [p.name for p in copied_run.galleries.glob("gallery/*")]
