@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+from etils import epath
 
 from supcon_tf import config, exceptions, measures
 from supcon_tf.clients import model, output, paths
@@ -208,6 +209,8 @@ def search(settings: config.SearchSettings, searcher: Searcher) -> None:
     if settings.images:
         queries = [str(path) for path in paths.find_images(settings.images)]
     answers = searcher.search(queries, settings.neighbors, settings.answer_by)
+    if settings.output is not None:
+        epath.Path(settings.output).parent.mkdir(parents=True, exist_ok=True)
     if settings.output is None:
         print(text_table.text_table(_table(queries, answers)))
     elif settings.output.lower().endswith(".html"):

@@ -39,6 +39,7 @@ _FORMAT = 2
 _ARRAYS = "representations", "labels", "digests"
 _IDS = "ids.json"
 _INDEX = "rows.faiss"
+_IDENTITY = "checkpoint", "sha256"  # see `origins.Identity`
 _CHUNK_ROWS = 2**16  # converted at once, to bound the memory
 _LARGEST_INT8 = 127
 _REMEDY = "Make the gallery again with tools/index.py --overwrite"
@@ -443,10 +444,11 @@ def open_gallery(path: epath.PathLike) -> Gallery:
     with files.readable(path / _RECORD, _REMEDY):
         exceptions.require(
             record["format"] == _FORMAT,
-            f"{path} must be a gallery of format {_FORMAT}",
+            f"{path} must be a gallery of format {_FORMAT}. {_REMEDY}",
             record["format"],
         )
-        for name, digest in record["files"].items():
+        made_of = {name: record["made_of"][name] for name in _IDENTITY}
+        for name, digest in dict(record["files"]).items():
             _check_size(path / name, digest["bytes"])
         is_remote = "://" in os.fspath(path)
         with files.readable(path, _REMEDY):
@@ -460,17 +462,23 @@ def open_gallery(path: epath.PathLike) -> Gallery:
                 )
                 for name in _ARRAYS
             }
-        return Gallery(
+        fields = dict(
             **arrays,
             class_names=tuple(record["class_names"]),
             ids=tuple(files.read_json(path / _IDS, [], _REMEDY)),
-            made_of=record["made_of"],
+            made_of=made_of,
             threshold=record["threshold"] and Threshold(**record["threshold"]),
             version=max(versions),
             is_approximate=record.get("index") is not None,
             index=record.get("index")
             and approximate.Index(os.fspath(path / _INDEX), **record["index"]),
         )
+    try:
+        return Gallery(**fields)
+    except exceptions.InvalidValue as error:
+        raise exceptions.InvalidValue(
+            f"{path} must be as it was written, but {error}. {_REMEDY}"
+        ) from error
 
 
 def check_digests(path: epath.PathLike) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -279,9 +280,12 @@ def test_the_tools(index, copied_run, folders, tmp_path):
     header, *rows = done.stdout.splitlines()
     assert header.split() == ["query", "answer", "similarity", "class", "match"]
     assert len(rows) == 4 and image in rows[0]
-    page = tmp_path / "answers.html"
-    run_tool(*search, f"--output={page}")
-    assert page.read_text().count("<img ") == 12
+    page = tmp_path / "new" / "answers.html"
+    latin = os.fsencode(tmp_path) + b"/\xe9.png"
+    shutil.copy(folders / "loose" / "a.png", latin)
+    run_tool(*search, os.fsdecode(latin), f"--output={page}")
+    assert page.read_text().count("<img ") == 18
+    assert r"/\xe9.png" in page.read_text()
 
 
 ANSWER = """

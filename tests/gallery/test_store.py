@@ -207,7 +207,20 @@ def test_damage_is_one_line(tmp_path, name, damage):
 def test_a_record_of_another_kind_is_refused(tmp_path, record):
     make("abc").save(tmp_path / "a")
     (tmp_path / "a" / "1" / "gallery.json").write_text(record)
-    with pytest.raises(ValueError, match="gallery.json must be|of format 2"):
+    message = "(gallery.json must be|of format 2).* --overwrite"
+    with pytest.raises(ValueError, match=message):
+        gallery.open_gallery(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"class_names": ["x"]}, {"made_of": {}}, {"made_of": 3}, {"files": None}],
+)
+def test_a_record_that_was_edited_is_refused(tmp_path, change):
+    make("abc", ("x", "y"), [1, -1, 0]).save(tmp_path / "a")
+    path = tmp_path / "a" / "1" / "gallery.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ValueError, match="a/1.* must be as .* --overwrite"):
         gallery.open_gallery(tmp_path / "a")
     with pytest.raises(ValueError, match="must be a gallery of tools/index.py"):
         gallery.open_gallery(tmp_path)
