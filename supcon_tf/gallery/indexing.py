@@ -90,18 +90,7 @@ def open_of_run(run: runs.Run, name: str) -> store.Gallery:
         not as it was written.
     """
     path = run.files.galleries / name
-    names = [
-        folder.name
-        for folder in files.children(run.files.galleries)
-        if store.exists(folder)
-    ]
-    exceptions.require(
-        store.exists(path),
-        f"the gallery must be one of {run.files.path}, which has "
-        f"{', '.join(names) or 'none'}",
-        name,
-    )
-    gallery = store.open_gallery(path)
+    gallery = store.open_named(run.files.galleries, name)
     store.check_made_of(str(path), gallery.made_of, run.identity)
     store.check_digests(path)
     return gallery
@@ -118,10 +107,10 @@ def _changed(
         removed = len(gallery) - len(remaining)
         console.print_line("removed", f"{removed:,} rows")
         return remaining
-    data_path = settings.data_dir or settings.add
-    if not data_path:
+    if not (settings.data_dir or settings.add):
         return gallery
-    examples = _read_examples(settings, run, data_path)
+    flag = "data_dir" if settings.data_dir else "add"
+    examples = _read_examples(settings, run, flag)
     _, present = store.present_classes(examples.labels, examples.class_names)
     empty = [name for name in examples.class_names if name not in present]
     if empty:
@@ -206,10 +195,25 @@ def encode(
 
 
 def _read_examples(
+    settings: config.IndexSettings, run: runs.Run, flag: str
+) -> Examples:
+    """The examples of --data_dir, --add or --known_data, with different ids."""
+    path = files.whole(getattr(settings, flag))
+    with exceptions.argument(flag, "data_dir"):
+        examples = _examples_at(settings, run, path)
+    twice = store.first_twice(examples.ids)
+    exceptions.require(
+        twice is None,
+        f"{path} must have files of different names, by which the gallery "
+        "calls its rows; rename one",
+        f"two that are called {twice}",
+    )
+    return examples
+
+
+def _examples_at(
     settings: config.IndexSettings, run: runs.Run, path: str
 ) -> Examples:
-    """The examples at a path of --data_dir, --add or --known_data."""
-    path = files.whole(path)
     is_manifest = not (run.is_of_texts or os.path.isdir(path))
     exceptions.require(
         is_manifest or settings.split == type(settings).split,
@@ -301,7 +305,7 @@ def _threshold(
     if settings.known_rate is None and earlier and earlier.threshold:
         rate = earlier.threshold.known_rate
     if settings.known_data:
-        examples = _read_examples(settings, run, settings.known_data)
+        examples = _read_examples(settings, run, "known_data")
         # An image would be as near to itself as can be.
         num_shared = int(np.isin(examples.digests, gallery.digests).sum())
         exceptions.require(

@@ -123,7 +123,7 @@ class Gallery:
         exceptions.require(
             len(set(self.ids)) == len(self.ids),
             "`ids` must be different",
-            _first_twice(self.ids),
+            first_twice(self.ids),
         )
         lowest = self.labels.min(initial=NO_LABEL)
         highest = self.labels.max(initial=NO_LABEL)
@@ -481,6 +481,22 @@ def open_gallery(path: epath.PathLike) -> Gallery:
         ) from error
 
 
+def open_named(folder: epath.Path, name: str) -> Gallery:
+    """Opens a gallery of a folder, `galleries` of a run, by its name.
+
+    Raises:
+      ValueError: there is none of this name, or as `open_gallery`.
+    """
+    names = [path.name for path in files.children(folder) if exists(path)]
+    exceptions.require(
+        name in names,
+        f"the gallery must be one of {folder.parent}, which has "
+        f"{', '.join(names) or 'none'}",
+        name,
+    )
+    return open_gallery(folder / name)
+
+
 def check_digests(path: epath.PathLike) -> None:
     """Raises ValueError where a file of a gallery is not as it was written."""
     versions = _versions(epath.Path(path))
@@ -558,6 +574,7 @@ def _check_size(path: epath.Path, size: int) -> None:
         )
 
 
-def _first_twice(names: Sequence[str]) -> str | None:
+def first_twice(names: Sequence[str]) -> str | None:
+    """The first name that was there before; None where all are different."""
     counted = set()
     return next((n for n in names if n in counted or counted.add(n)), None)

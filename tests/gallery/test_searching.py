@@ -187,7 +187,7 @@ def test_python_answers(index, copied_run, folders, tmp_path):
     assert "dark" not in again.class_names
     with pytest.raises(ValueError, match="must be of the 1 examples, got 2"):
         products.add(images[:1], ["a", "b"])
-    with pytest.raises(ValueError, match="must be a gallery of tools/index.py"):
+    with pytest.raises(ValueError, match="which has products, got none"):
         model.gallery("none")
 
 
@@ -229,6 +229,8 @@ def test_bad_input_is_refused_before_anything_is_written(
     index, copied_run, folders, tmp_path
 ):
     index(data_dir="known", name="other")
+    for name in ("\u00e9", "e\u0301"):  # one word, and two folders
+        shutil.copytree(folders / "new" / "odd", folders / "spelled" / name)
     shared = {"data_dir": "known", "known_data": "known"}
     for options, message in (
         (shared, "--known_data must have no example of the gallery, got 48 of"),
@@ -242,6 +244,8 @@ def test_bad_input_is_refused_before_anything_is_written(
         ({"add": "new", "gallery_dtype": "int8"}, "--gallery_dtype must be le"),
         ({"data_dir": "."}, "must hold image files only|must be a folder of"),
         ({"data_dir": "nowhere"}, "`data_dir` must"),
+        ({"data_dir": "known", "known_data": "nowhere"}, "`known_data` must"),
+        ({"data_dir": "spelled"}, "different names.* two .*/spelled/é/0.png"),
     ):
         with pytest.raises(ValueError, match=message):
             index(**options)
@@ -346,16 +350,21 @@ def test_an_export_answers_as_python_does(index, copied_run, folders, tmp_path):
 
 
 def test_an_export_with_a_gallery_that_is_too_large(
-    index, copied_run, monkeypatch
+    index, copied_run, folders, monkeypatch
 ):
     index(data_dir="known")
     monkeypatch.setattr(bank, "_LARGEST", 48 * 26 * 4 - 1)
     settings = config.ExportSettings(str(copied_run.path), gallery="gallery")
     with pytest.raises(ValueError, match="of at most 4,991 bytes .* got 4,992"):
         serving.export(settings)
+    index(data_dir="loose", name="empty")
+    index(name="empty", remove=(str(folders / "loose" / "a.png"),))
+    empty = dataclasses.replace(settings, gallery="empty")
+    with pytest.raises(ValueError, match="must have rows to be exported"):
+        serving.export(empty)
     assert not copied_run.exports()
     other = dataclasses.replace(settings, gallery="other")
-    with pytest.raises(ValueError, match="must be one of .*has gallery, got o"):
+    with pytest.raises(ValueError, match="has empty, gallery, got other"):
         serving.export(other)
 
 
