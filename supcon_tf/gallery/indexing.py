@@ -316,7 +316,14 @@ def _threshold(
         held_out = encode(run, examples).representations
         path = files.whole(settings.known_data)
         return belonging.fit(gallery, rate, held_out, path)
-    if gallery.threshold and gallery.threshold.known_data:
+    is_of_data = gallery.threshold and gallery.threshold.known_data
+    if is_of_data and not gallery.can_be_scored:
+        console.print_line(
+            "threshold",
+            "a Mahalanobis distance, which has too few rows now; --known_data="
+            f"{gallery.threshold.known_data} measures another",
+        )
+    elif is_of_data:
         if gallery is not earlier:
             path = gallery.threshold.known_data
             console.print_line(

@@ -39,7 +39,6 @@ _FORMAT = 2
 _ARRAYS = "representations", "labels", "digests"
 _IDS = "ids.json"
 _INDEX = "rows.faiss"
-_IDENTITY = "checkpoint", "sha256"  # see `origins.Identity`
 _CHUNK_ROWS = 2**16  # converted at once, to bound the memory
 _LARGEST_INT8 = 127
 _REMEDY = "Make the gallery again with tools/index.py --overwrite"
@@ -192,7 +191,24 @@ class Gallery:
         rows, labels = self.representations, self.labels
         if not (is_labelled := labels != NO_LABEL).all():
             rows, labels = rows[is_labelled], labels[is_labelled]
-        return measures.Mahalanobis.fit(rows, labels)
+        try:
+            return measures.Mahalanobis.fit(rows, labels)
+        except exceptions.InvalidValue as error:
+            raise exceptions.InvalidValue(
+                "the gallery must have a class of different rows for its "
+                "threshold, a Mahalanobis distance, got none: add rows, or "
+                "save it with another `threshold`, such as None"
+            ) from error
+
+    @property
+    def can_be_scored(self) -> bool:
+        """Whether the rows suffice for the score of the threshold."""
+        if self.threshold is None or self.threshold.score != "mahalanobis":
+            return True
+        try:
+            return self.mahalanobis is not None
+        except exceptions.InvalidValue:
+            return False
 
     @functools.cached_property
     def class_means(self) -> npt.NDArray[np.float32]:
@@ -447,7 +463,6 @@ def open_gallery(path: epath.PathLike) -> Gallery:
             f"{path} must be a gallery of format {_FORMAT}. {_REMEDY}",
             record["format"],
         )
-        made_of = {name: record["made_of"][name] for name in _IDENTITY}
         for name, digest in dict(record["files"]).items():
             _check_size(path / name, digest["bytes"])
         is_remote = "://" in os.fspath(path)
@@ -466,7 +481,7 @@ def open_gallery(path: epath.PathLike) -> Gallery:
             **arrays,
             class_names=tuple(record["class_names"]),
             ids=tuple(files.read_json(path / _IDS, [], _REMEDY)),
-            made_of=made_of,
+            made_of=dict(record["made_of"]),
             threshold=record["threshold"] and Threshold(**record["threshold"]),
             version=max(versions),
             is_approximate=record.get("index") is not None,

@@ -115,6 +115,22 @@ def test_the_rate_stays(index):
     assert again.threshold == belonging.fit(shelf, 0.9)
 
 
+def test_a_distance_goes_with_the_rows_that_it_needs(
+    index, copied_run, folders, capsys
+):
+    shelf = index(data_dir="known", known_data="new")
+    distance = dataclasses.replace(shelf.threshold, score="mahalanobis")
+    path = copied_run.galleries / "gallery"
+    dataclasses.replace(shelf, threshold=distance).save(path, overwrite=True)
+    firsts = [list(shelf.labels).index(label) for label in range(3)]
+    ids = tuple(np.delete(shelf.ids, firsts).tolist())
+    assert index(remove=ids).threshold is None
+    assert "has too few rows now; --known_data=" in capsys.readouterr().out
+    image = folders / "known" / "dark" / "01.jpg"
+    answer = supcon_tf.load(copied_run.path).gallery().search(image)
+    assert answer.is_known is None
+
+
 def test_the_threshold_is_that_of_known_data(
     index, folders, copied_run, capsys
 ):
