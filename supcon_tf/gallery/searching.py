@@ -6,13 +6,16 @@ import dataclasses
 import hashlib
 import json
 import os
+import pathlib
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+import tensorflow as tf
 from etils import epath
 
 from supcon_tf import config, exceptions, measures
 from supcon_tf.clients import model, output, paths
+from supcon_tf.data import inspection
 from supcon_tf.disk import files
 from supcon_tf.display import text_table
 from supcon_tf.gallery import page, store
@@ -132,7 +135,13 @@ class Searcher:
             return
         representations = np.asarray(self._encode(examples), np.float32)
         names = sorted({name for name in class_names if name is not None})
-        digests = np.array([_digest(row) for row in representations], np.int64)
+        digests = np.array(
+            [
+                self._digest(example, row)
+                for example, row in zip(examples, representations, strict=True)
+            ],
+            np.int64,
+        )
         if ids is None:
             ids = [*map(_default_id, examples, digests.tolist())]
         labels = [
@@ -157,6 +166,18 @@ class Searcher:
         ids = _texts("ids", ids)
         class_names = _texts("class_names", class_names)
         self.gallery = self.gallery.remove(ids, class_names)
+
+    def _digest(self, example: object, row: np.ndarray) -> int:
+        """The hash by which tools/index.py knows a file or a text.
+
+        Of an array, a hash of its representation.
+        """
+        if self.takes_texts:
+            return _hash(str(example).encode())
+        if _is_file(example):
+            content = pathlib.Path(example).read_bytes()
+            return int(inspection.digest(tf.constant(content)))
+        return _hash(np.ascontiguousarray(row).tobytes())
 
     def save(self) -> None:
         """Writes the gallery in the place of the one on the disk.
@@ -262,14 +283,18 @@ def _texts(
 
 def _default_id(example: object, digest: int) -> str:
     """The path of an image file, or a hash of the content."""
-    if isinstance(example, str | os.PathLike) and os.path.exists(example):
+    if _is_file(example):
         return files.whole(os.fspath(example))
     return f"{digest % 2**64:016x}"
 
 
-def _digest(row: np.ndarray) -> int:
-    """A hash of a representation, which stands for the content."""
-    digest = hashlib.sha256(np.ascontiguousarray(row).tobytes()).digest()
+def _is_file(example: object) -> bool:
+    return isinstance(example, str | os.PathLike) and os.path.exists(example)
+
+
+def _hash(content: bytes) -> int:
+    """The first 8 bytes of the SHA-256."""
+    digest = hashlib.sha256(content).digest()
     return int.from_bytes(digest[:8], "little", signed=True)
 
 

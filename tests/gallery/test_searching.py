@@ -207,6 +207,14 @@ def test_python_answers(index, copied_run, folders, tmp_path):
         model.gallery("none")
 
 
+def test_files_that_python_added_are_known_to_the_tool(index, copied_run):
+    index(data_dir="known")
+    products = supcon_tf.load(copied_run.path).gallery()
+    before = products.gallery
+    products.add(before.ids[:2], ["dark", "mid"], ids=["1", "2"])
+    assert products.gallery.digests[-2:].tolist() == before.digests[:2].tolist()
+
+
 def test_arguments_of_python_are_checked(index, copied_run, folders):
     index(data_dir="known")
     products = supcon_tf.load(copied_run.path).gallery()
