@@ -7,13 +7,14 @@ defect, and keeps its traceback.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import importlib.metadata
 import os
 import re
 import types
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 # TensorFlow's prefixes of the text of an error.
 _PREFIX = re.compile(r"^(\{\{.*?\}\}|\(\d+\) \w+:)\s*")
@@ -125,6 +126,19 @@ def require_one_of(choices: Iterable[str], name: str, value: str) -> None:
     """Raises ValueError unless an argument, `name`, is one of `choices`."""
     rule = f"`{name}` must be one of {', '.join(choices)}"
     require(value in choices, rule, repr(value))
+
+
+@contextlib.contextmanager
+def argument(name: str, called: str) -> Iterator[None]:
+    """Errors of a block about an argument, `called`, are about `name`.
+
+    A function that reads --data_dir reads other flags too.
+    """
+    try:
+        yield
+    except InvalidValue as error:
+        message = str(error).replace(f"`{called}`", f"`{name}`")
+        raise type(error)(message) from error
 
 
 def listed(names: Sequence[str], limit: int = 5) -> str:

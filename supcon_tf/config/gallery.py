@@ -42,8 +42,9 @@ class IndexSettings(stages.RecordedCodeSettings):
     gallery nor trained on, like --data_dir: the threshold between known and
     unknown comes from them. Default: each row of the gallery beside the
     others."""
-    known_rate: float = setting(0.95, above=0, at_most=1)
-    """Share of known examples that the threshold calls known."""
+    known_rate: float | None = setting(None, above=0, at_most=1)
+    """Share of known examples that the threshold calls known. Default: as the
+    gallery was; 0.95 for a new one."""
     approximate: bool | None = None
     """Also build an index of faiss (pip install 'supcon_tf[search]'), which
     finds nearly all neighbours in a fraction of the time; its recall is
@@ -52,11 +53,12 @@ class IndexSettings(stages.RecordedCodeSettings):
 
     def _check(self) -> None:
         given = [f"--{name}" for name in _CHANGES if getattr(self, name)]
-        is_other_change = self.known_data or self.approximate is not None
+        others = self.known_data, self.known_rate, self.approximate
+        is_other_change = any(value is not None for value in others)
         exceptions.require(
             len(given) == 1 or (is_other_change and not given),
             "one of --data_dir, --add, --remove and --remove_class must be "
-            "given, or --known_data or --approximate alone",
+            "given, or --known_data, --known_rate or --approximate alone",
             ", ".join(given) or "none",
         )
         if self.data_dir is None:

@@ -44,10 +44,10 @@ def identity(checkpoint: epath.PathLike) -> Identity:
 
 def describe(checkpoint: Mapping[str, str], other: Mapping[str, str]) -> str:
     """An identity in words, with a digest where the names are equal."""
-    name = checkpoint["checkpoint"]
-    if name != other["checkpoint"]:
+    name = checkpoint.get("checkpoint", "none")
+    if name != other.get("checkpoint"):
         return name
-    return f"{name} ({checkpoint['sha256'][:_NUM_DIGITS]}...)"
+    return f"{name} ({checkpoint.get('sha256', '')[:_NUM_DIGITS]}...)"
 
 
 def recorded(checkpoint: epath.PathLike) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from supcon_tf import config, data, measures
+from supcon_tf import config, data, exceptions, measures
 from supcon_tf.data import folder
 from supcon_tf.evaluation import classifying, splits
 from supcon_tf.training import input_pipeline, representations, runs
@@ -31,7 +31,8 @@ def read(
     run.check_rgb("--unknown_data")
     run.check_one_label("--unknown_data")
     run.check_seen_classes("--unknown_data")
-    return folder.load_all_images(settings.unknown_data)
+    with exceptions.argument("unknown_data", "data_dir"):
+        return folder.load_all_images(settings.unknown_data)
 
 
 def measure(

@@ -120,8 +120,8 @@ class Predictor:
           ValueError: there is no such gallery, or its checkpoint is not that
             of the export.
         """
-        path = run_files.RunDirectory(self.path).galleries / name
-        gallery = galleries.open_gallery(path)
+        folder = run_files.RunDirectory(self.path).galleries
+        path, gallery = folder / name, store.open_named(folder, name)
         exceptions.require(
             "encoder" in self._checkpoints,
             "a model with a gallery must be an export of tools/export.py",

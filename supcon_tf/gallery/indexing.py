@@ -16,6 +16,8 @@ from supcon_tf.disk import files, locks
 from supcon_tf.gallery import approximate, belonging, store
 from supcon_tf.training import console, representations, runs
 
+_DEFAULT_RATE = 0.95  # of known examples
+
 
 def index(settings: config.IndexSettings) -> store.Gallery:
     """Makes or changes a gallery: tools/index.py.
@@ -59,8 +61,9 @@ def index(settings: config.IndexSettings) -> store.Gallery:
         gallery = None
         if settings.data_dir is None:
             gallery = open_of_run(run, settings.name)
+            _check_rate(settings, gallery.threshold)
         changed = _changed(settings, run, gallery)
-        threshold = _threshold(settings, run, changed)
+        threshold = _threshold(settings, run, gallery, changed)
         is_approximate = changed.is_approximate
         if settings.approximate is not None:
             is_approximate = settings.approximate
@@ -87,18 +90,7 @@ def open_of_run(run: runs.Run, name: str) -> store.Gallery:
         not as it was written.
     """
     path = run.files.galleries / name
-    names = [
-        folder.name
-        for folder in files.children(run.files.galleries)
-        if store.exists(folder)
-    ]
-    exceptions.require(
-        store.exists(path),
-        f"the gallery must be one of {run.files.path}, which has "
-        f"{', '.join(names) or 'none'}",
-        name,
-    )
-    gallery = store.open_gallery(path)
+    gallery = store.open_named(run.files.galleries, name)
     store.check_made_of(str(path), gallery.made_of, run.identity)
     store.check_digests(path)
     return gallery
@@ -115,14 +107,20 @@ def _changed(
         removed = len(gallery) - len(remaining)
         console.print_line("removed", f"{removed:,} rows")
         return remaining
-    data_path = settings.data_dir or settings.add
-    if not data_path:
+    if not (settings.data_dir or settings.add):
         return gallery
-    examples = _read_examples(settings, run, data_path)
+    flag = "data_dir" if settings.data_dir else "add"
+    examples = _read_examples(settings, run, flag)
+    _, present = store.present_classes(examples.labels, examples.class_names)
+    empty = [name for name in examples.class_names if name not in present]
+    if empty:
+        console.print_line(
+            "left out", f"classes without rows: {exceptions.listed(empty)}"
+        )
     if gallery is None:
         return encode(run, examples, settings.gallery_dtype)
     missing = gallery.missing(
-        examples.digests, examples.labels, examples.class_names
+        examples.ids, examples.digests, examples.labels, examples.class_names
     )
     present = len(examples.ids) - len(missing)
     console.print_line("there already", f"{present:,} of {len(examples.ids):,}")
@@ -173,6 +171,9 @@ def encode(
         f"the representations of {run.checkpoint} must be finite",
         "NaN or infinity",
     )
+    labels, class_names = store.present_classes(
+        examples.labels, examples.class_names
+    )
     stored = store.quantized(rows, dtype)
     if stored.dtype != rows.dtype:
         share = approximate.recall(
@@ -185,8 +186,8 @@ def encode(
         )
     return store.Gallery(
         stored,
-        examples.labels,
-        examples.class_names,
+        labels,
+        class_names,
         examples.ids,
         examples.digests,
         run.identity,
@@ -194,10 +195,25 @@ def encode(
 
 
 def _read_examples(
+    settings: config.IndexSettings, run: runs.Run, flag: str
+) -> Examples:
+    """The examples of --data_dir, --add or --known_data, with different ids."""
+    path = files.whole(getattr(settings, flag))
+    with exceptions.argument(flag, "data_dir"):
+        examples = _examples_at(settings, run, path)
+    twice = store.first_twice(examples.ids)
+    exceptions.require(
+        twice is None,
+        f"{path} must have files of different names, by which the gallery "
+        "calls its rows; rename one",
+        f"two that are called {twice}",
+    )
+    return examples
+
+
+def _examples_at(
     settings: config.IndexSettings, run: runs.Run, path: str
 ) -> Examples:
-    """The examples at a path of --data_dir, --add or --known_data."""
-    path = files.whole(path)
     is_manifest = not (run.is_of_texts or os.path.isdir(path))
     exceptions.require(
         is_manifest or settings.split == type(settings).split,
@@ -258,16 +274,38 @@ def _digests(texts: Sequence[str]) -> np.ndarray:
     return np.frombuffer(joined, np.int64)
 
 
+def _check_rate(
+    settings: config.IndexSettings, threshold: store.Threshold | None
+) -> None:
+    """Raises ValueError for another rate without the known examples."""
+    if settings.known_rate is None or settings.known_data:
+        return
+    if threshold is None or not threshold.known_data:
+        return
+    exceptions.require(
+        settings.known_rate == threshold.known_rate,
+        "--known_rate must be given with --known_data, since the threshold of "
+        f"this gallery comes from {threshold.known_data}",
+        f"{settings.known_rate} alone",
+    )
+
+
 def _threshold(
-    settings: config.IndexSettings, run: runs.Run, gallery: store.Gallery
+    settings: config.IndexSettings,
+    run: runs.Run,
+    earlier: store.Gallery | None,
+    gallery: store.Gallery,
 ) -> store.Threshold | None:
     """The threshold between known and unknown queries; None for too few rows.
 
     It comes from --known_data, now or at an earlier change, or from rows of
     classes of two rows or more, each beside all others.
     """
+    rate = settings.known_rate or _DEFAULT_RATE
+    if settings.known_rate is None and earlier and earlier.threshold:
+        rate = earlier.threshold.known_rate
     if settings.known_data:
-        examples = _read_examples(settings, run, settings.known_data)
+        examples = _read_examples(settings, run, "known_data")
         # An image would be as near to itself as can be.
         num_shared = int(np.isin(examples.digests, gallery.digests).sum())
         exceptions.require(
@@ -277,10 +315,24 @@ def _threshold(
         )
         held_out = encode(run, examples).representations
         path = files.whole(settings.known_data)
-        return belonging.fit(gallery, settings.known_rate, held_out, path)
-    if gallery.threshold and gallery.threshold.known_data:
+        return belonging.fit(gallery, rate, held_out, path)
+    is_of_data = gallery.threshold and gallery.threshold.known_data
+    if is_of_data and not gallery.can_be_scored:
+        console.print_line(
+            "threshold",
+            "a Mahalanobis distance, which has too few rows now; --known_data="
+            f"{gallery.threshold.known_data} measures another",
+        )
+    elif is_of_data:
+        if gallery is not earlier:
+            path = gallery.threshold.known_data
+            console.print_line(
+                "threshold",
+                "that of the rows before this change; "
+                f"--known_data={path} measures it anew",
+            )
         return gallery.threshold
-    return belonging.fit(gallery, settings.known_rate)
+    return belonging.fit(gallery, rate)
 
 
 def _print(path: epath.Path, gallery: store.Gallery) -> None:

@@ -10,7 +10,7 @@ import jinja2
 import tensorflow as tf
 
 from supcon_tf import data
-from supcon_tf.disk import files
+from supcon_tf.disk import files, image_names
 from supcon_tf.gallery.answers import Answer
 from supcon_tf.reports import figures
 
@@ -34,7 +34,9 @@ def write(
         _TEMPLATE.read_text(), autoescape=True, trim_blocks=True
     )
     page = template.render(
-        rows=list(zip(queries, answers, strict=True)), thumbnail=_thumbnail
+        rows=list(zip(queries, answers, strict=True)),
+        thumbnail=_thumbnail,
+        readable=image_names.readable,
     )
     files.write_atomically(path, page)
 
@@ -44,7 +46,9 @@ def _thumbnail(path: str) -> str | None:
     if not files.is_regular(path):
         return None
     try:
-        view = data.decode_central_view(tf.io.read_file(path), _SIDE)
+        view = data.decode_central_view(
+            tf.io.read_file(os.fsencode(path)), _SIDE
+        )
     except (tf.errors.OpError, ValueError):
         return None
     return figures.data_uri(view.numpy())

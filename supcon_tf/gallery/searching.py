@@ -6,12 +6,16 @@ import dataclasses
 import hashlib
 import json
 import os
+import pathlib
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
+import tensorflow as tf
+from etils import epath
 
 from supcon_tf import config, exceptions, measures
 from supcon_tf.clients import model, output, paths
+from supcon_tf.data import inspection
 from supcon_tf.disk import files
 from supcon_tf.display import text_table
 from supcon_tf.gallery import page, store
@@ -77,6 +81,8 @@ class Searcher:
         """
         exceptions.require_one_of(ANSWERS, "answer_by", answer_by)
         representations = self._encode(examples)
+        if not len(representations):
+            return []
         queries = np.atleast_2d(representations)  # [Q, dim]
         answers = _answers(self.gallery, queries, k, answer_by)
         return answers[0] if representations.ndim == 1 else answers
@@ -108,18 +114,34 @@ class Searcher:
             the gallery; None for the paths of images, or hashes.
 
         Raises:
-          ValueError: the numbers of examples, classes and ids differ, or an
-            example is no image.
+          ValueError: the numbers of examples, classes and ids differ, a name
+            is no text, or an example is no image.
         """
+        exceptions.require(
+            not isinstance(examples, str | os.PathLike),
+            "`examples` must be several, such as a list of one",
+            repr(examples),
+        )
         examples = list(examples)
+        class_names = _texts("class_names", class_names, or_none=True)
         exceptions.require(
             len(class_names) == len(examples),
             f"`class_names` must be of the {len(examples)} examples",
             len(class_names),
         )
+        if ids is not None:
+            ids = _texts("ids", ids)
+        if not examples:
+            return
         representations = np.asarray(self._encode(examples), np.float32)
         names = sorted({name for name in class_names if name is not None})
-        digests = np.array([_digest(row) for row in representations], np.int64)
+        digests = np.array(
+            [
+                self._digest(example, row)
+                for example, row in zip(examples, representations, strict=True)
+            ],
+            np.int64,
+        )
         if ids is None:
             ids = [*map(_default_id, examples, digests.tolist())]
         labels = [
@@ -141,10 +163,27 @@ class Searcher:
         self, ids: Sequence[str] = (), class_names: Sequence[str] = ()
     ) -> None:
         """Removes rows by their ids, or by classes; ValueError for others."""
+        ids = _texts("ids", ids)
+        class_names = _texts("class_names", class_names)
         self.gallery = self.gallery.remove(ids, class_names)
+
+    def _digest(self, example: object, row: np.ndarray) -> int:
+        """The hash by which tools/index.py knows a file or a text.
+
+        Of an array, a hash of its representation.
+        """
+        if self.takes_texts:
+            return _hash(str(example).encode())
+        if _is_file(example):
+            content = pathlib.Path(example).read_bytes()
+            return int(inspection.digest(tf.constant(content)))
+        return _hash(np.ascontiguousarray(row).tobytes())
 
     def save(self) -> None:
         """Writes the gallery in the place of the one on the disk.
+
+        The threshold stays as it was. `supcon index --known_data=DIR` measures
+        it anew, and `--known_rate=0.95` one that comes from the rows.
 
         Raises:
           ValueError: that one was changed since this one was read.
@@ -191,6 +230,8 @@ def search(settings: config.SearchSettings, searcher: Searcher) -> None:
     if settings.images:
         queries = [str(path) for path in paths.find_images(settings.images)]
     answers = searcher.search(queries, settings.neighbors, settings.answer_by)
+    if settings.output is not None:
+        epath.Path(settings.output).parent.mkdir(parents=True, exist_ok=True)
     if settings.output is None:
         print(text_table.text_table(_table(queries, answers)))
     elif settings.output.lower().endswith(".html"):
@@ -218,16 +259,42 @@ def _table(
     return rows
 
 
+def _texts(
+    argument: str, texts: Iterable[object], or_none: bool = False
+) -> list[str | None]:
+    """Checks an argument of several texts.
+
+    A lone text would be taken for its letters.
+    """
+    exceptions.require(
+        not isinstance(texts, str),
+        f"`{argument}` must be several texts, such as a list of one",
+        repr(texts),
+    )
+    texts = list(texts)
+    for text in texts:
+        exceptions.require(
+            isinstance(text, str) or (or_none and text is None),
+            f"`{argument}` must be texts" + " or None" * or_none,
+            repr(text),
+        )
+    return texts
+
+
 def _default_id(example: object, digest: int) -> str:
     """The path of an image file, or a hash of the content."""
-    if isinstance(example, str | os.PathLike) and os.path.exists(example):
+    if _is_file(example):
         return files.whole(os.fspath(example))
     return f"{digest % 2**64:016x}"
 
 
-def _digest(row: np.ndarray) -> int:
-    """A hash of a representation, which stands for the content."""
-    digest = hashlib.sha256(np.ascontiguousarray(row).tobytes()).digest()
+def _is_file(example: object) -> bool:
+    return isinstance(example, str | os.PathLike) and os.path.exists(example)
+
+
+def _hash(content: bytes) -> int:
+    """The first 8 bytes of the SHA-256."""
+    digest = hashlib.sha256(content).digest()
     return int.from_bytes(digest[:8], "little", signed=True)
 
 
@@ -236,12 +303,12 @@ def _answers(
 ) -> list[Answer]:
     """The answers to representations [Q, dim]."""
     similarities, rows = gallery.search(queries, k)  # [Q, k] each
-    by_mean = answer_by == "mean" and gallery.class_names
+    has_rows = np.array([*gallery.class_counts().values()], bool)  # [classes]
+    by_mean = answer_by == "mean" and has_rows.any()
     cosines_to_means = np.zeros([len(queries), 0])  # [Q, classes]
     if by_mean:
-        present = np.ones(len(gallery.class_names), bool)
         cosines_to_means = measures.prototype_similarities(
-            queries, gallery.class_means, present
+            queries, gallery.class_means, has_rows
         )
     is_known = gallery.is_known(queries, similarities)  # [Q], or None
     answers = []
@@ -262,7 +329,7 @@ def _answers(
         classes = {
             gallery.class_names[label]: float(class_scores[label])
             for label in order
-            if by_mean or class_scores[label] > 0
+            if (has_rows[label] if by_mean else class_scores[label] > 0)
         }
         known = None if is_known is None else bool(is_known[index])
         name = model.UNKNOWN

@@ -122,7 +122,7 @@ class Gallery:
         exceptions.require(
             len(set(self.ids)) == len(self.ids),
             "`ids` must be different",
-            _first_twice(self.ids),
+            first_twice(self.ids),
         )
         lowest = self.labels.min(initial=NO_LABEL)
         highest = self.labels.max(initial=NO_LABEL)
@@ -161,6 +161,7 @@ class Gallery:
         exceptions.require(
             len(self) > 0, "the gallery must have rows to be searched", 0
         )
+        measures.neighbors.check_counts(k=k)
         if self.index is not None:
             return self.index.search(queries, self.representations, k)
         return measures.nearest_neighbors(queries, self.representations, k)
@@ -190,7 +191,24 @@ class Gallery:
         rows, labels = self.representations, self.labels
         if not (is_labelled := labels != NO_LABEL).all():
             rows, labels = rows[is_labelled], labels[is_labelled]
-        return measures.Mahalanobis.fit(rows, labels)
+        try:
+            return measures.Mahalanobis.fit(rows, labels)
+        except exceptions.InvalidValue as error:
+            raise exceptions.InvalidValue(
+                "the gallery must have a class of different rows for its "
+                "threshold, a Mahalanobis distance, got none: add rows, or "
+                "save it with another `threshold`, such as None"
+            ) from error
+
+    @property
+    def can_be_scored(self) -> bool:
+        """Whether the rows suffice for the score of the threshold."""
+        if self.threshold is None or self.threshold.score != "mahalanobis":
+            return True
+        try:
+            return self.mahalanobis is not None
+        except exceptions.InvalidValue:
+            return False
 
     @functools.cached_property
     def class_means(self) -> npt.NDArray[np.float32]:
@@ -213,17 +231,12 @@ class Gallery:
     def part(self, is_kept: npt.NDArray[np.bool_]) -> Gallery:
         """The rows of a mask [N]; classes without rows are dropped."""
         rows = np.flatnonzero(is_kept)
-        labels = self.labels[rows]
-        present = np.unique(labels[labels != NO_LABEL])
-        new_labels = np.full(len(self.class_names) + 1, NO_LABEL, np.int32)
-        new_labels[present] = np.arange(
-            len(present)
-        )  # the last entry is NO_LABEL's
+        labels, names = present_classes(self.labels[rows], self.class_names)
         return dataclasses.replace(
             self,
             representations=self.representations[rows],
-            labels=new_labels[labels],
-            class_names=tuple(self.class_names[label] for label in present),
+            labels=labels,
+            class_names=names,
             ids=tuple(self.ids[row] for row in rows),
             digests=self.digests[rows],
             index=None,
@@ -259,26 +272,40 @@ class Gallery:
 
     def missing(
         self,
+        ids: Sequence[str],
         digests: npt.NDArray[np.int64],
         labels: npt.NDArray[np.int32],
         class_names: Sequence[str],
     ) -> npt.NDArray[np.intp]:
         """Positions of the examples that the gallery lacks.
 
-        An example is there if its content is, under the same class.
+        An example is there if its content is, under the same class, unless the
+        row of its id has another content or class: that one is to be replaced.
         """
-        present = {
-            (digest, self.class_name(label))
-            for digest, label in zip(
-                self.digests.tolist(), self.labels.tolist(), strict=True
-            )
-        }
-        names = [*class_names, None]  # of NO_LABEL
-        examples = zip(digests.tolist(), labels.tolist(), strict=True)
+        present = self._contents(self.digests, self.labels, self.class_names)
+        rows = dict(zip(self.ids, present, strict=True))
+        contents = self._contents(digests, labels, class_names)
+        present = {*present}
         is_missing = [
-            (digest, names[label]) not in present for digest, label in examples
+            content not in present or rows.get(name, content) != content
+            for name, content in zip(ids, contents, strict=True)
         ]
         return np.flatnonzero(is_missing)
+
+    @staticmethod
+    def _contents(
+        digests: npt.NDArray[np.int64],
+        labels: npt.NDArray[np.int32],
+        class_names: Sequence[str],
+    ) -> list[tuple[int, str | None]]:
+        """The digest and the class of each example."""
+        names = [*class_names, None]  # the last is that of NO_LABEL
+        return [
+            (digest, names[label])
+            for digest, label in zip(
+                digests.tolist(), labels.tolist(), strict=True
+            )
+        ]
 
     def class_name(self, label: int) -> str | None:
         """The class of a label; None for `NO_LABEL`."""
@@ -381,6 +408,17 @@ class Gallery:
         return index
 
 
+def present_classes(
+    labels: npt.NDArray[np.int32], class_names: Sequence[str]
+) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
+    """Labels and class names without the classes that have no label."""
+    present = np.unique(labels[labels != NO_LABEL])
+    new_labels = np.full(len(class_names) + 1, NO_LABEL, np.int32)
+    # The last entry is NO_LABEL's.
+    new_labels[present] = np.arange(len(present))
+    return new_labels[labels], tuple(class_names[label] for label in present)
+
+
 def belonging_scores(
     gallery: Gallery, score: str, queries: npt.NDArray[np.float32]
 ) -> npt.NDArray[np.float32]:
@@ -422,10 +460,10 @@ def open_gallery(path: epath.PathLike) -> Gallery:
     with files.readable(path / _RECORD, _REMEDY):
         exceptions.require(
             record["format"] == _FORMAT,
-            f"{path} must be a gallery of format {_FORMAT}",
+            f"{path} must be a gallery of format {_FORMAT}. {_REMEDY}",
             record["format"],
         )
-        for name, digest in record["files"].items():
+        for name, digest in dict(record["files"]).items():
             _check_size(path / name, digest["bytes"])
         is_remote = "://" in os.fspath(path)
         with files.readable(path, _REMEDY):
@@ -439,17 +477,39 @@ def open_gallery(path: epath.PathLike) -> Gallery:
                 )
                 for name in _ARRAYS
             }
-        return Gallery(
+        fields = dict(
             **arrays,
             class_names=tuple(record["class_names"]),
             ids=tuple(files.read_json(path / _IDS, [], _REMEDY)),
-            made_of=record["made_of"],
+            made_of=dict(record["made_of"]),
             threshold=record["threshold"] and Threshold(**record["threshold"]),
             version=max(versions),
             is_approximate=record.get("index") is not None,
             index=record.get("index")
             and approximate.Index(os.fspath(path / _INDEX), **record["index"]),
         )
+    try:
+        return Gallery(**fields)
+    except exceptions.InvalidValue as error:
+        raise exceptions.InvalidValue(
+            f"{path} must be as it was written, but {error}. {_REMEDY}"
+        ) from error
+
+
+def open_named(folder: epath.Path, name: str) -> Gallery:
+    """Opens a gallery of a folder, `galleries` of a run, by its name.
+
+    Raises:
+      ValueError: there is none of this name, or as `open_gallery`.
+    """
+    names = [path.name for path in files.children(folder) if exists(path)]
+    exceptions.require(
+        name in names,
+        f"the gallery must be one of {folder.parent}, which has "
+        f"{', '.join(names) or 'none'}",
+        name,
+    )
+    return open_gallery(folder / name)
 
 
 def check_digests(path: epath.PathLike) -> None:
@@ -529,6 +589,7 @@ def _check_size(path: epath.Path, size: int) -> None:
         )
 
 
-def _first_twice(names: Sequence[str]) -> str | None:
+def first_twice(names: Sequence[str]) -> str | None:
+    """The first name that was there before; None where all are different."""
     counted = set()
     return next((n for n in names if n in counted or counted.add(n)), None)

@@ -53,9 +53,10 @@ _TOLERANCE = 4e-6
 # Candidates beyond the k-th: seldom are all of these within the tolerance.
 _SPARE_CANDIDATES = 8
 _PAIRS_AT_ONCE = 128  # compared again: few enough for a cache
-# Of a row's length; TensorFlow's default, 1e-12, would leave rows shorter than
-# 1e-6 as they are.
-_LEAST_SQUARE = 1e-24
+# Of a row's length. The sum of the squares of a shorter or longer row could
+# leave the range of float32, so that such rows are scaled first. TensorFlow's
+# default, 1e-12, would leave rows shorter than 1e-6 as they are.
+_LEAST_SQUARE, _LARGEST_SQUARE = 1e-24, 1e24
 
 
 def nearest_neighbors(
@@ -98,7 +99,7 @@ def nearest_neighbors(
       ValueError: a shape or a number breaks the rules above.
     """
     queries, bank = _check_shapes(queries, bank)
-    check_positive(k=k, query_chunk=query_chunk)
+    check_counts(k=k, query_chunk=query_chunk)
     exceptions.require(
         not leave_one_out or len(queries) == len(bank) >= 2,
         "`leave_one_out` must have the bank, of 2 rows or more, as queries",
@@ -148,7 +149,7 @@ def nearest_among(
     """
     queries, bank = _check_shapes(queries, bank)
     candidates = np.asarray(candidates)
-    check_positive(k=k)
+    check_counts(k=k)
     exceptions.require(
         candidates.ndim == 2 and len(candidates) == len(queries),
         f"`candidates` must have shape [{len(queries)}, candidates]",
@@ -188,8 +189,10 @@ def search(
         excluded_rows = first_own_row + np.arange(len(chunk))
         num_rows -= 1
     num_candidates = min(k + _SPARE_CANDIDATES, num_rows)  # K
-    cosines = _cosines if len(chunk) > _FEW_QUERIES else _cosines_of_few
-    approximate_cosines = functools.partial(cosines, _normalize(chunk).numpy())
+    multiply = _multiply if len(chunk) > _FEW_QUERIES else _multiply_few
+    approximate_cosines = functools.partial(
+        _cosines, multiply, _normalize(_in_range(chunk)).numpy()
+    )
     similarities, indices = _scan(  # [Q, K] each
         approximate_cosines, bank, num_candidates, excluded_rows
     )
@@ -273,13 +276,24 @@ def check_positive(**values: float) -> None:
         exceptions.require(value > 0, f"`{name}` must be positive", value)
 
 
+def check_counts(**values: int) -> None:
+    """Raises ValueError for the first value that is no positive integer."""
+    for name, value in values.items():
+        exceptions.require(
+            isinstance(value, int | np.integer) and not isinstance(value, bool),
+            f"`{name}` must be an integer",
+            repr(value),
+        )
+    check_positive(**values)
+
+
 def unit_rows(name: str, rows: Matrix) -> _Float32s:
     """The rows of a finite matrix, in float32 and at unit length."""
     rows = check_matrix(name, rows)
     unit = np.empty(rows.shape, np.float32)
     for first in range(0, len(rows), _TILE):
         part = slice(first, first + _TILE)
-        unit[part] = _normalize(_to_float32(rows[part]))
+        unit[part] = _normalize(_in_range(_to_float32(rows[part])))
     return unit
 
 
@@ -335,7 +349,7 @@ class _Candidates:
 
 
 def _scan(
-    cosines: Callable[[_Float32s], npt.ArrayLike],
+    cosines: Callable[[_Float32s], _Float32s],
     bank: _Rows,
     k: int,
     excluded_rows: npt.NDArray[np.integer],
@@ -346,7 +360,7 @@ def _scan(
     """
     candidates = _Candidates(len(excluded_rows), k)
     for start in range(0, len(bank), _TILE):
-        tile = np.array(cosines(_to_float32(bank[start : start + _TILE])))
+        tile = cosines(_to_float32(bank[start : start + _TILE]))
         _check_cosines(tile)
         columns = excluded_rows - start  # [Q]
         (queries,) = np.nonzero((columns >= 0) & (columns < tile.shape[1]))
@@ -401,6 +415,46 @@ def _to_float32(rows: _Rows) -> _Float32s:
         return rows.astype(np.float32, copy=False)
 
 
+def _squares(rows: _Float32s) -> _Float32s:
+    """Returns the squares of the lengths of rows [T, dim], [T]."""
+    with np.errstate(all="ignore"):  # see `_is_in_range`
+        return np.einsum("td,td->t", rows, rows)
+
+
+def _is_in_range(squares: _Float32s) -> bool:
+    """Whether float32 holds the squares of all rows; False with NaN too."""
+    within = (squares >= _LEAST_SQUARE) & (squares <= _LARGEST_SQUARE)
+    return bool(within.all())
+
+
+def _in_range(rows: _Float32s) -> _Float32s:
+    """Returns rows, scaled if float32 does not hold their squares."""
+    return rows if _is_in_range(_squares(rows)) else _scaled(rows)
+
+
+def _scaled(rows: _Float32s) -> _Float32s:
+    """Scales each row by a power of 2, which rounds nothing, to about 1."""
+    largest = np.abs(rows).max(axis=1, initial=0, keepdims=True)
+    _, exponents = np.frexp(largest)
+    return np.ldexp(rows, -exponents)
+
+
+def _cosines(
+    multiply: Callable[[_Float32s, _Float32s], _Float32s],
+    chunk: _Float32s,
+    rows: _Float32s,
+) -> _Float32s:
+    """Returns cosines [Q, T] of unit-length queries and rows of any length."""
+    squares = _squares(rows)  # [T]
+    if not _is_in_range(squares):
+        rows = _scaled(rows)
+        squares = _squares(rows)
+    # The products are scaled and not the rows, of which this spares a copy.
+    with np.errstate(all="ignore"):  # no bank with infinity is searched
+        lengths = np.sqrt(np.maximum(squares, _LEAST_SQUARE))
+        return multiply(chunk, rows) / lengths
+
+
 _MATRIX = tf.TensorSpec([None, None], tf.float32)
 
 
@@ -410,20 +464,19 @@ def _normalize(rows: tf.Tensor) -> tf.Tensor:
     return tf.math.l2_normalize(rows, axis=-1, epsilon=_LEAST_SQUARE)
 
 
+def _multiply(chunk: _Float32s, rows: _Float32s) -> _Float32s:
+    """Returns the products [Q, T] of queries and rows."""
+    return _matmul(chunk, rows).numpy()
+
+
 @tf.function(input_signature=[_MATRIX, _MATRIX])
-def _cosines(chunk: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """Returns cosines [Q, T] of unit-length queries and rows of any length."""
-    # The products are scaled and not the rows, of which this spares a copy.
-    products = tf.matmul(chunk, rows, transpose_b=True)  # [Q, T]
-    squares = tf.reduce_sum(tf.square(rows), axis=1)  # [T]
-    return products * tf.math.rsqrt(tf.maximum(squares, _LEAST_SQUARE))
+def _matmul(chunk: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    return tf.matmul(chunk, rows, transpose_b=True)
 
 
-def _cosines_of_few(chunk: _Float32s, rows: _Float32s) -> _Float32s:
+def _multiply_few(chunk: _Float32s, rows: _Float32s) -> _Float32s:
     """The same without TensorFlow, which would copy the rows to multiply them.
 
     The copy takes four times as long as the product of a lone query.
     """
-    with np.errstate(all="ignore"):  # no bank with infinity is searched
-        squares = np.einsum("td,td->t", rows, rows)  # [T]
-        return chunk @ rows.T / np.sqrt(np.maximum(squares, _LEAST_SQUARE))
+    return chunk @ rows.T

@@ -139,7 +139,8 @@ class Mahalanobis:
             np.add.at(sums, classes[part], rows)
             products += rows.T @ rows
         means = sums / counts[:, None]  # [C, dim]
-        covariance = (products - sums.T @ means) / len(bank)  # [dim, dim]
+        # [dim, dim]; zeros, and the error below, for no rows.
+        covariance = (products - sums.T @ means) / max(len(bank), 1)
         mean_variance = np.trace(covariance) / dim
         exceptions.require(
             mean_variance > _LEAST_VARIANCE,

@@ -27,9 +27,12 @@ class Bank(tf.Module):
 
     def __init__(self, gallery: store.Gallery, k: int):
         super().__init__()
+        exceptions.require(
+            len(gallery) > 0, "`gallery` must have rows to be exported", 0
+        )
         num_bytes = 4 * len(gallery) * gallery.dim
         exceptions.require(
-            0 < num_bytes <= _LARGEST,
+            num_bytes <= _LARGEST,
             f"`gallery` must have rows of at most {_LARGEST:,} bytes in "
             "float32 to be inside of an export: a larger one is searched by "
             "supcon_tf.load(RUN).gallery(NAME) beside an export without it",

@@ -116,7 +116,7 @@ def test_classes_can_be_held_out_of_a_run(tiny_settings, tmp_path):
 
 def test_what_does_not_fit_is_refused(finished_run, tmp_path, unknown_folder):
     for options, message in (
-        ({"unknown_data": str(tmp_path / "none")}, "`data_dir` must be a fold"),
+        ({"unknown_data": str(tmp_path / "none")}, "`unknown_data` must be a"),
         (
             {"unknown_data": str(unknown_folder), "bank_images": 0},
             "--unknown_data must be left out with --bank_images=0",

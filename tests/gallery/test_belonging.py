@@ -96,6 +96,31 @@ def test_where_there_is_no_choice_it_is_the_cosine(change):
     assert belonging.choose_score(shelf) == ("neighbors", {})
 
 
+def test_three_rows_of_each_class_are_enough_for_a_threshold():
+    """One half has two rows of each class, and the other half one."""
+    rows, labels = stretched(18, np.random.default_rng(9))
+    shelf = shelf_of(rows, labels)
+    assert belonging.choose_score(shelf)[0] == "mahalanobis"
+    threshold = belonging.fit(shelf, 1.0)
+    assert (threshold.score, threshold.aurocs) == ("neighbors", {})
+    similarities, _ = shelf.search(rows, k=2)
+    assert threshold.minimum == pytest.approx(similarities[:, 1].min())
+
+
+def test_a_distance_without_rows_is_one_line():
+    rows, labels = stretched(60, np.random.default_rng(0))
+    threshold = gallery.Threshold(-9.0, 0.95, "held out", "mahalanobis")
+    shelf = dataclasses.replace(shelf_of(rows, labels), threshold=threshold)
+    assert shelf.can_be_scored
+    for count in (6, 0):
+        part = shelf.part(np.arange(60) < count)
+        assert not part.can_be_scored
+        with pytest.raises(
+            ValueError, match="different rows for its threshold"
+        ):
+            part.is_known(rows[:1], np.ones([1, 1]))
+
+
 def test_an_export_has_the_same_distance():
     rows, labels = stretched(240, np.random.default_rng(0))
     shelf = shelf_of(rows, labels)

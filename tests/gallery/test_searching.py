@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from PIL import Image
 
 import supcon_tf
 from supcon_tf import config, gallery, measures, serving, training
-from supcon_tf.gallery import belonging
+from supcon_tf.gallery import belonging, searching
 from supcon_tf.serving import bank
 from tests import forks, processes
 
@@ -105,11 +106,41 @@ def test_a_gallery_grows_by_what_it_lacks(index, capsys, folders):
     assert remaining.class_counts() == {"bright": 16, "dark": 16}
 
 
-def test_the_threshold_is_that_of_known_data(index, folders, copied_run):
+def test_the_rate_stays(index):
+    index(data_dir="known")
+    shelf = index(known_rate=0.5)
+    assert shelf.threshold == belonging.fit(shelf, 0.5)
+    assert index(add="new").threshold.known_rate == 0.5
+    again = index(remove_class=("odd",), known_rate=0.9)
+    assert again.threshold == belonging.fit(shelf, 0.9)
+
+
+def test_a_distance_goes_with_the_rows_that_it_needs(
+    index, copied_run, folders, capsys
+):
+    shelf = index(data_dir="known", known_data="new")
+    distance = dataclasses.replace(shelf.threshold, score="mahalanobis")
+    path = copied_run.galleries / "gallery"
+    dataclasses.replace(shelf, threshold=distance).save(path, overwrite=True)
+    firsts = [list(shelf.labels).index(label) for label in range(3)]
+    ids = tuple(np.delete(shelf.ids, firsts).tolist())
+    assert index(remove=ids).threshold is None
+    assert "has too few rows now; --known_data=" in capsys.readouterr().out
+    image = folders / "known" / "dark" / "01.jpg"
+    answer = supcon_tf.load(copied_run.path).gallery().search(image)
+    assert answer.is_known is None
+
+
+def test_the_threshold_is_that_of_known_data(
+    index, folders, copied_run, capsys
+):
     shelf = index(data_dir="known", known_data="new", known_rate=1.0)
     assert shelf.threshold.known_data == str(folders / "new")
     grown = index(add="new")  # keeps it
     assert grown.threshold == shelf.threshold
+    assert "before this change; --known_data=" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="--known_rate must be given with --k"):
+        index(add="loose", known_rate=0.5)
     modified = [path.name for path in copied_run.galleries.glob("gallery/*")]
     assert index(add="new").threshold == shelf.threshold  # nothing is written
     assert modified == [p.name for p in copied_run.galleries.glob("gallery/*")]
@@ -172,8 +203,38 @@ def test_python_answers(index, copied_run, folders, tmp_path):
     assert "dark" not in again.class_names
     with pytest.raises(ValueError, match="must be of the 1 examples, got 2"):
         products.add(images[:1], ["a", "b"])
-    with pytest.raises(ValueError, match="must be a gallery of tools/index.py"):
+    with pytest.raises(ValueError, match="which has products, got none"):
         model.gallery("none")
+
+
+def test_files_that_python_added_are_known_to_the_tool(index, copied_run):
+    index(data_dir="known")
+    products = supcon_tf.load(copied_run.path).gallery()
+    before = products.gallery
+    products.add(before.ids[:2], ["dark", "mid"], ids=["1", "2"])
+    assert products.gallery.digests[-2:].tolist() == before.digests[:2].tolist()
+
+
+def test_arguments_of_python_are_checked(index, copied_run, folders):
+    index(data_dir="known")
+    products = supcon_tf.load(copied_run.path).gallery()
+    images = sorted((folders / "new" / "odd").iterdir())
+    before = products.gallery
+    for act, message in (
+        (lambda: products.add(images, "odd"), "`class_names` must be several"),
+        (lambda: products.add(images, [1, 2, 3]), "texts or None, got 1"),
+        (lambda: products.add(images, ["a"] * 3, "xyz"), "`ids` must be sev"),
+        (lambda: products.add(images, ["a"] * 3, [1, 2, 3]), "texts, got 1"),
+        (lambda: products.add("a.png", ["a"]), "`examples` must be several"),
+        (lambda: products.remove("a.png"), "`ids` must be several texts"),
+        (lambda: products.remove([], "mid"), "`class_names` must be several"),
+        (lambda: products.search(images, k=1.5), "`k` must be an integer"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            act()
+    products.add([], [])
+    assert products.gallery is before
+    assert products.search([]) == products.predict([]) == []
 
 
 def test_a_gallery_of_another_checkpoint_is_refused(index, copied_run):
@@ -192,6 +253,8 @@ def test_bad_input_is_refused_before_anything_is_written(
     index, copied_run, folders, tmp_path
 ):
     index(data_dir="known", name="other")
+    for name in ("\u00e9", "e\u0301"):  # one word, and two folders
+        shutil.copytree(folders / "new" / "odd", folders / "spelled" / name)
     shared = {"data_dir": "known", "known_data": "known"}
     for options, message in (
         (shared, "--known_data must have no example of the gallery, got 48 of"),
@@ -205,6 +268,8 @@ def test_bad_input_is_refused_before_anything_is_written(
         ({"add": "new", "gallery_dtype": "int8"}, "--gallery_dtype must be le"),
         ({"data_dir": "."}, "must hold image files only|must be a folder of"),
         ({"data_dir": "nowhere"}, "`data_dir` must"),
+        ({"data_dir": "known", "known_data": "nowhere"}, "`known_data` must"),
+        ({"data_dir": "spelled"}, "different names.* two .*/spelled/é/0.png"),
     ):
         with pytest.raises(ValueError, match=message):
             index(**options)
@@ -243,9 +308,12 @@ def test_the_tools(index, copied_run, folders, tmp_path):
     header, *rows = done.stdout.splitlines()
     assert header.split() == ["query", "answer", "similarity", "class", "match"]
     assert len(rows) == 4 and image in rows[0]
-    page = tmp_path / "answers.html"
-    run_tool(*search, f"--output={page}")
-    assert page.read_text().count("<img ") == 12
+    page = tmp_path / "new" / "answers.html"
+    latin = os.fsencode(tmp_path) + b"/\xe9.png"
+    shutil.copy(folders / "loose" / "a.png", latin)
+    run_tool(*search, os.fsdecode(latin), f"--output={page}")
+    assert page.read_text().count("<img ") == 18
+    assert r"/\xe9.png" in page.read_text()
 
 
 ANSWER = """
@@ -317,16 +385,21 @@ def test_an_export_answers_as_python_does(
 
 
 def test_an_export_with_a_gallery_that_is_too_large(
-    index, copied_run, monkeypatch
+    index, copied_run, folders, monkeypatch
 ):
     index(data_dir="known")
     monkeypatch.setattr(bank, "_LARGEST", 48 * 26 * 4 - 1)
     settings = config.ExportSettings(str(copied_run.path), gallery="gallery")
     with pytest.raises(ValueError, match="of at most 4,991 bytes .* got 4,992"):
         serving.export(settings)
+    index(data_dir="loose", name="empty")
+    index(name="empty", remove=(str(folders / "loose" / "a.png"),))
+    empty = dataclasses.replace(settings, gallery="empty")
+    with pytest.raises(ValueError, match="must have rows to be exported"):
+        serving.export(empty)
     assert not copied_run.exports()
     other = dataclasses.replace(settings, gallery="other")
-    with pytest.raises(ValueError, match="must be one of .*has gallery, got o"):
+    with pytest.raises(ValueError, match="has empty, gallery, got other"):
         serving.export(other)
 
 
@@ -387,4 +460,23 @@ def test_a_manifest_with_a_column_of_labels(index, folders, copied_run):
     (folders / "list.csv").write_text("\n".join(rows))
     assert index(data_dir="list.csv").class_counts() == {"day": 2}
     other = index(data_dir="list.csv", split="test", name="other")
-    assert other.class_counts()["night"] == 1
+    assert other.class_counts() == {"night": 1}
+
+
+def test_a_class_without_rows_is_no_answer(index, folders, capsys):
+    root = folders / "with_empty"
+    shutil.copytree(folders / "known" / "dark", root / "dark")
+    (root / "bare").mkdir()
+    shelf = index(data_dir="with_empty")
+    assert shelf.class_names == ("dark",)
+    assert "left out     classes without rows: bare" in capsys.readouterr().out
+    # As of an earlier version: the mean of no rows would be nearer.
+    shelf = dataclasses.replace(
+        shelf, class_names=("bare", "dark"), labels=shelf.labels + 1
+    )
+    query = -shelf.class_means[1:]
+    for answer_by in searching.ANSWERS:
+        (answer,) = searching._answers(
+            dataclasses.replace(shelf, threshold=None), query, 3, answer_by
+        )
+        assert [*answer.classes] == ["dark"] == [answer.name]

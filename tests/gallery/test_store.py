@@ -143,15 +143,22 @@ def test_rows_are_added_and_replace_equal_ids():
         representations=gallery.store.quantized(shelf.representations, "int8"),
     )
     assert small.add(make("d")).representations.dtype == np.int8
-    with pytest.raises(ValueError, match="`other` must be of step-00000001"):
-        shelf.add(make("d", made_of=OTHER))
+    for made_of in (OTHER, {}):
+        with pytest.raises(ValueError, match="`other` must be of step-0000000"):
+            shelf.add(make("d", made_of=made_of))
 
 
 def test_what_is_there_already_is_not_missing():
     shelf = make("abc", ("x", "y"), [0, 1, -1])
     new = make("abcd", ("y", "x"), [1, 1, -1, 0])  # b is of another class
-    missing = shelf.missing(new.digests, new.labels, new.class_names)
-    assert missing.tolist() == [1, 3]
+
+    def missing(ids):
+        examples = ids, new.digests, new.labels, new.class_names
+        return shelf.missing(*examples).tolist()
+
+    assert missing("abcd") == missing("ABCD") == [1, 3]
+    # The files of a and c have changed places, and their rows are replaced.
+    assert missing("cbad") == [0, 1, 2, 3]
 
 
 def test_rows_and_classes_are_removed():
@@ -201,7 +208,20 @@ def test_damage_is_one_line(tmp_path, name, damage):
 def test_a_record_of_another_kind_is_refused(tmp_path, record):
     make("abc").save(tmp_path / "a")
     (tmp_path / "a" / "1" / "gallery.json").write_text(record)
-    with pytest.raises(ValueError, match="gallery.json must be|of format 2"):
+    message = "(gallery.json must be|of format 2).* --overwrite"
+    with pytest.raises(ValueError, match=message):
+        gallery.open_gallery(tmp_path / "a")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"class_names": ["x"]}, {"made_of": 3}, {"files": None}],
+)
+def test_a_record_that_was_edited_is_refused(tmp_path, change):
+    make("abc", ("x", "y"), [1, -1, 0]).save(tmp_path / "a")
+    path = tmp_path / "a" / "1" / "gallery.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ValueError, match="a/1.* must be as .* --overwrite"):
         gallery.open_gallery(tmp_path / "a")
     with pytest.raises(ValueError, match="must be a gallery of tools/index.py"):
         gallery.open_gallery(tmp_path)

@@ -14,11 +14,11 @@ def kernel(request, monkeypatch):
     """
     if request.param == "this kernel":
         return
-    product = neighbors._cosines
+    cosines = neighbors._cosines
     random = np.random.default_rng(0)
 
-    def last_bits_off(chunk, rows):
-        tile = product(chunk, rows).numpy()
+    def last_bits_off(multiply, chunk, rows):
+        tile = cosines(multiply, chunk, rows)
         ulps = random.integers(-4, 5, tile.shape).astype(np.float32)
         return tile + ulps * np.spacing(np.float32(0.5))
 

@@ -113,6 +113,37 @@ def test_exact_sums_have_no_order():
     )
 
 
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("count", [3, 40])
+@pytest.mark.parametrize("exponent", [-140, -70, -45, 62, 64, 100, 120])
+def test_lengths_do_not_count(exponent, count):
+    # float32 holds these rows, and not the sums of their squares.
+    generator = np.random.default_rng(0)
+    bank, queries = generator.integers(-9, 10, (2, 90, 24)).astype(np.float32)
+    bank[5] = 0
+    usual = bank.copy()
+    bank[::3] = np.ldexp(bank[::3], exponent)
+    queries = np.ldexp(queries[:count], -exponent // 2)
+    similarities, indices = neighbors.nearest_neighbors(queries, bank, 12)
+    expected = neighbors.nearest_neighbors(queries, usual, 12)
+    np.testing.assert_allclose(similarities, expected[0], atol=4e-6)
+    np.testing.assert_array_equal(indices, expected[1])
+    unit = np.linalg.norm(neighbors.unit_rows("bank", bank), axis=1)
+    np.testing.assert_allclose(unit, np.arange(90) != 5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int8])
+@pytest.mark.parametrize("make", [_grid, _repeated])
+def test_an_answer_does_not_depend_on_the_other_queries(make, dtype):
+    bank, queries = make(90).astype(dtype), make(40)
+    bank[::7] = 0
+    similarities, indices = neighbors.nearest_neighbors(queries, bank, 12)
+    for count in (1, 16, 17):  # NumPy multiplies up to 16, TensorFlow more
+        some, rows = neighbors.nearest_neighbors(queries[:count], bank, 12)
+        np.testing.assert_array_equal(rows, indices[:count])
+        np.testing.assert_allclose(some, similarities[:count], atol=4e-6)
+
+
 @pytest.mark.parametrize("order", [1, -1])
 def test_sorted_banks_are_searched_exactly(order):
     # Rising similarity replaces all that was found, tile after tile; falling
@@ -127,15 +158,15 @@ def test_sorted_banks_are_searched_exactly(order):
 def test_another_size_is_no_new_trace():
     def sweep():
         for k, rows in [(1, 61), (5, 40), (9, 13)]:
-            neighbors.nearest_neighbors(_grid(9), _grid(rows), k)
+            neighbors.nearest_neighbors(_grid(20), _grid(rows), k)
 
     def count():
-        functions = (neighbors._cosines, neighbors._normalize)
+        functions = (neighbors._matmul, neighbors._normalize)
         return [
             function.experimental_get_tracing_count() for function in functions
         ]
 
-    neighbors.nearest_neighbors(_grid(3), _grid(20), 2)
+    neighbors.nearest_neighbors(_grid(30), _grid(20), 2)
     traces = count()
     sweep()
     assert count() == traces
@@ -145,6 +176,9 @@ def test_another_size_is_no_new_trace():
     ("changes", "message"),
     [
         ({"k": 0}, "`k` must be positive, got 0"),
+        ({"k": 1.5}, "`k` must be an integer, got 1.5"),
+        ({"k": "5"}, "`k` must be an integer, got '5'"),
+        ({"k": True}, "`k` must be an integer, got True"),
         ({"query_chunk": -1}, "`query_chunk` must be positive, got -1"),
         ({"queries": np.ones(3)}, r"`queries` must have shape \[rows, dim\]"),
         ({"queries": np.ones((2, 3))}, "dimension of the bank, 4, got 3"),
