@@ -440,19 +440,15 @@ def _scaled(rows: _Float32s) -> _Float32s:
 
 
 def _cosines(
-    multiply: Callable[[_Float32s, _Float32s], _Float32s],
+    multiply: Callable[..., tuple[npt.ArrayLike, npt.ArrayLike]],
     chunk: _Float32s,
     rows: _Float32s,
 ) -> _Float32s:
     """Returns cosines [Q, T] of unit-length queries and rows of any length."""
-    squares = _squares(rows)  # [T]
-    if not _is_in_range(squares):
-        rows = _scaled(rows)
-        squares = _squares(rows)
-    # The products are scaled and not the rows, of which this spares a copy.
-    with np.errstate(all="ignore"):  # no bank with infinity is searched
-        lengths = np.sqrt(np.maximum(squares, _LEAST_SQUARE))
-        return multiply(chunk, rows) / lengths
+    cosines, squares = multiply(chunk, rows)  # [Q, T] and [T]
+    if not _is_in_range(np.asarray(squares)):
+        cosines, _ = multiply(chunk, _scaled(rows))
+    return np.array(cosines)
 
 
 _MATRIX = tf.TensorSpec([None, None], tf.float32)
@@ -464,19 +460,24 @@ def _normalize(rows: tf.Tensor) -> tf.Tensor:
     return tf.math.l2_normalize(rows, axis=-1, epsilon=_LEAST_SQUARE)
 
 
-def _multiply(chunk: _Float32s, rows: _Float32s) -> _Float32s:
-    """Returns the products [Q, T] of queries and rows."""
-    return _matmul(chunk, rows).numpy()
-
-
 @tf.function(input_signature=[_MATRIX, _MATRIX])
-def _matmul(chunk: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    return tf.matmul(chunk, rows, transpose_b=True)
+def _multiply(chunk: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns cosines [Q, T], and squares [T] of the lengths of the rows."""
+    # The products are scaled and not the rows, of which this spares a copy.
+    products = tf.matmul(chunk, rows, transpose_b=True)  # [Q, T]
+    squares = tf.reduce_sum(tf.square(rows), axis=1)  # [T]
+    lengths = tf.sqrt(tf.maximum(squares, _LEAST_SQUARE))
+    return products / lengths, squares
 
 
-def _multiply_few(chunk: _Float32s, rows: _Float32s) -> _Float32s:
+def _multiply_few(
+    chunk: _Float32s, rows: _Float32s
+) -> tuple[_Float32s, _Float32s]:
     """The same without TensorFlow, which would copy the rows to multiply them.
 
     The copy takes four times as long as the product of a lone query.
     """
-    return chunk @ rows.T
+    squares = _squares(rows)
+    with np.errstate(all="ignore"):  # no bank with infinity is searched
+        lengths = np.sqrt(np.maximum(squares, _LEAST_SQUARE))
+        return chunk @ rows.T / lengths, squares
