@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from supcon_tf import config, data, exceptions, measures
-from supcon_tf.data import folder
+from supcon_tf.data import folder, subsets
 from supcon_tf.evaluation import classifying, splits
 from supcon_tf.training import input_pipeline, representations, runs
 
@@ -21,8 +21,8 @@ def read(
     without.
 
     Raises:
-      ValueError: the images cannot be read, or the run has texts, several
-        labels, or unseen test classes.
+      ValueError: the images cannot be read, or some are images of the run, or
+        the run has texts, several labels, or unseen test classes.
     """
     if not settings.unknown_data:
         if run.is_of_texts or settings.bank_images == 0:
@@ -32,7 +32,16 @@ def read(
     run.check_one_label("--unknown_data")
     run.check_seen_classes("--unknown_data")
     with exceptions.argument("unknown_data", "data_dir"):
-        return folder.load_all_images(settings.unknown_data)
+        images = folder.load_all_images(settings.unknown_data)
+    for split in ("train", "test"):
+        shared = subsets.duplicates(images, run.source(split))
+        exceptions.require(
+            not len(shared),
+            f"--unknown_data must have no images of the {split} split, which "
+            "are known",
+            f"{len(shared)} of {images.num_examples} that are",
+        )
+    return images
 
 
 def measure(

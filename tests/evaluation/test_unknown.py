@@ -114,8 +114,12 @@ def test_classes_can_be_held_out_of_a_run(tiny_settings, tmp_path):
             input_pipeline.source(tiny_settings(unknown_classes=names), "train")
 
 
-def test_what_does_not_fit_is_refused(finished_run, tmp_path, unknown_folder):
+def test_what_does_not_fit_is_refused(
+    finished_run, image_folder, tmp_path, unknown_folder
+):
+    trained_on = str(image_folder / "train/dark")
     for options, message in (
+        ({"unknown_data": trained_on}, "the train split, which are known, got"),
         ({"unknown_data": str(tmp_path / "none")}, "`unknown_data` must be a"),
         (
             {"unknown_data": str(unknown_folder), "bank_images": 0},
