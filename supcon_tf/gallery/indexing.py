@@ -111,8 +111,8 @@ def _changed(
         return gallery
     flag = "data_dir" if settings.data_dir else "add"
     examples = _read_examples(settings, run, flag)
-    _, present = store.present_classes(examples.labels, examples.class_names)
-    empty = [name for name in examples.class_names if name not in present]
+    _, names = store.present_classes(examples.labels, examples.class_names)
+    empty = [name for name in examples.class_names if name not in names]
     if empty:
         console.print_line(
             "left out", f"classes without rows: {exceptions.listed(empty)}"

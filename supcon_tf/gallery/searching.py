@@ -230,11 +230,11 @@ def search(settings: config.SearchSettings, searcher: Searcher) -> None:
     if settings.images:
         queries = [str(path) for path in paths.find_images(settings.images)]
     answers = searcher.search(queries, settings.neighbors, settings.answer_by)
-    if settings.output is not None:
-        epath.Path(settings.output).parent.mkdir(parents=True, exist_ok=True)
     if settings.output is None:
         print(text_table.text_table(_table(queries, answers)))
-    elif settings.output.lower().endswith(".html"):
+        return
+    epath.Path(settings.output).parent.mkdir(parents=True, exist_ok=True)
+    if settings.output.lower().endswith(".html"):
         page.write(settings.output, queries, answers)
     else:
         lines = (

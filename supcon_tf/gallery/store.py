@@ -282,12 +282,13 @@ class Gallery:
         An example is there if its content is, under the same class, unless the
         row of its id has another content or class: that one is to be replaced.
         """
-        present = self._contents(self.digests, self.labels, self.class_names)
-        rows = dict(zip(self.ids, present, strict=True))
+        stored = self._contents(self.digests, self.labels, self.class_names)
+        stored_by_id = dict(zip(self.ids, stored, strict=True))
+        distinct = {*stored}
         contents = self._contents(digests, labels, class_names)
-        present = {*present}
         is_missing = [
-            content not in present or rows.get(name, content) != content
+            content not in distinct
+            or stored_by_id.get(name, content) != content
             for name, content in zip(ids, contents, strict=True)
         ]
         return np.flatnonzero(is_missing)

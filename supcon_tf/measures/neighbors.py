@@ -189,9 +189,11 @@ def search(
         excluded_rows = first_own_row + np.arange(len(chunk))
         num_rows -= 1
     num_candidates = min(k + _SPARE_CANDIDATES, num_rows)  # K
-    multiply = _multiply if len(chunk) > _FEW_QUERIES else _multiply_few
+    is_few = len(chunk) <= _FEW_QUERIES
     approximate_cosines = functools.partial(
-        _cosines, multiply, _normalize(_in_range(chunk)).numpy()
+        _cosines,
+        _cosines_of_few if is_few else _cosines_of_many,
+        _normalize(_in_range(chunk)).numpy(),
     )
     similarities, indices = _scan(  # [Q, K] each
         approximate_cosines, bank, num_candidates, excluded_rows
@@ -440,14 +442,14 @@ def _scaled(rows: _Float32s) -> _Float32s:
 
 
 def _cosines(
-    multiply: Callable[..., tuple[npt.ArrayLike, npt.ArrayLike]],
+    cosines_and_squares: Callable[..., tuple[npt.ArrayLike, npt.ArrayLike]],
     chunk: _Float32s,
     rows: _Float32s,
 ) -> _Float32s:
     """Returns cosines [Q, T] of unit-length queries and rows of any length."""
-    cosines, squares = multiply(chunk, rows)  # [Q, T] and [T]
+    cosines, squares = cosines_and_squares(chunk, rows)  # [Q, T] and [T]
     if not _is_in_range(np.asarray(squares)):
-        cosines, _ = multiply(chunk, _scaled(rows))
+        cosines, _ = cosines_and_squares(chunk, _scaled(rows))
     return np.array(cosines)
 
 
@@ -461,7 +463,9 @@ def _normalize(rows: tf.Tensor) -> tf.Tensor:
 
 
 @tf.function(input_signature=[_MATRIX, _MATRIX])
-def _multiply(chunk: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+def _cosines_of_many(
+    chunk: tf.Tensor, rows: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns cosines [Q, T], and squares [T] of the lengths of the rows."""
     # The products are scaled and not the rows, of which this spares a copy.
     products = tf.matmul(chunk, rows, transpose_b=True)  # [Q, T]
@@ -470,7 +474,7 @@ def _multiply(chunk: tf.Tensor, rows: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return products / lengths, squares
 
 
-def _multiply_few(
+def _cosines_of_few(
     chunk: _Float32s, rows: _Float32s
 ) -> tuple[_Float32s, _Float32s]:
     """The same without TensorFlow, which would copy the rows to multiply them.

@@ -161,7 +161,7 @@ def test_another_size_is_no_new_trace():
             neighbors.nearest_neighbors(_grid(20), _grid(rows), k)
 
     def count():
-        functions = (neighbors._multiply, neighbors._normalize)
+        functions = (neighbors._cosines_of_many, neighbors._normalize)
         return [
             function.experimental_get_tracing_count() for function in functions
         ]

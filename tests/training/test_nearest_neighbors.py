@@ -115,7 +115,7 @@ def test_replicas_have_one_figure(splits, mirrored_strategy):
     assert seen.figures == seen.expected
     assert knn._step.experimental_get_tracing_count() == 1
     # With the strategy and without it, not per epoch.
-    assert neighbors._multiply.experimental_get_tracing_count() <= 2
+    assert neighbors._cosines_of_many.experimental_get_tracing_count() <= 2
 
 
 def test_a_bank_is_the_same_part_every_time(splits):
