@@ -470,8 +470,8 @@ def _cosines_of_many(
     # The products are scaled and not the rows, of which this spares a copy.
     products = tf.matmul(chunk, rows, transpose_b=True)  # [Q, T]
     squares = tf.reduce_sum(tf.square(rows), axis=1)  # [T]
-    lengths = tf.sqrt(tf.maximum(squares, _LEAST_SQUARE))
-    return products / lengths, squares
+    scales = tf.math.rsqrt(tf.maximum(squares, _LEAST_SQUARE))
+    return products * scales, squares
 
 
 def _cosines_of_few(
