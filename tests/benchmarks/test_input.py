@@ -1,6 +1,7 @@
 """Our pipelines and the peers', with a made-up peer where none is installed."""
 
 import argparse
+import functools
 import pathlib
 import re
 import sys
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks import harness
+from benchmarks import harness, input_peers
 from benchmarks import input as suite
 from supcon_tf import augment, data
 
@@ -71,13 +72,17 @@ def make_job(tmp_path_factory):
 
     def make(of, policy, **more):
         return argparse.Namespace(
-            **{"implementation": "ours", "input": of, "policy": policy},
+            **{"implementation": "ours"} | more,
+            **{"input": of, "policy": policy},
             **{"size": 48, "batch_size": 4, "seed": 7, "seconds": 0.0},
             **{"workers": 2, "threads": 1, "folder": str(folder)},
-            **more,
         )
 
     return make
+
+
+def make_peer(job):
+    return input_peers.make(job, suite.list_files(job.folder))
 
 
 def take(make, job, count=1):
@@ -119,12 +124,13 @@ def test_the_model_garden_distorts_every_image(make_job, tmp_path, monkeypatch):
     (tmp_path / "official" / "__init__.py").write_text("raise ImportError\n")
     names, _ = harness.choose(suite.InputBench(implementations=("tfm",)))
     assert names == ["tfm"]
+    make_job = functools.partial(make_job, implementation="tfm")
     job = make_job("memory", "autoaugment")
     arrays = np.load(f"{job.folder}/48.npy")
-    got = take(suite.make_tfm, job, 2)
+    got = take(make_peer, job, 2)
     np.testing.assert_array_equal(got, 255 - arrays[np.arange(8) % 3])
     # Crops of these slopes differ in range, but not the file they are of.
-    cropped = take(suite.make_tfm, make_job("jpeg", "autoaugment"))
+    cropped = take(make_peer, make_job("jpeg", "autoaugment"))
     assert cropped.shape == (4, 48, 48, 3) and cropped.dtype == np.uint8
     for index, image in enumerate(255 - cropped):
         low = 40 * (index % 3)
@@ -138,9 +144,7 @@ def test_peers_give_the_same_batches(kind, name, make_job):
         pytest.importorskip(module)
 
     def load(policy):
-        job = make_job(kind, policy)
-        augment_image = suite._LOADED[name](job)
-        return take(lambda job: suite.load_in_workers(job, augment_image), job)
+        return take(make_peer, make_job(kind, policy, implementation=name))
 
     batch = load("identity")
     assert batch.shape == (4, 48, 48, 3) and batch.dtype == np.uint8
