@@ -30,7 +30,7 @@ def pytest_addoption(parser):
 _LONG_FILES = [
     f"test_{name}"
     for name in "notebooks run tiled images stages texts labels tools saving "
-    "fine_tuning loop docstrings pipeline paper suites named".split()
+    "fine_tuning docstrings pipeline paper suites named".split()
 ]
 
 

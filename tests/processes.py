@@ -13,8 +13,9 @@ ROOT = pathlib.Path(__file__).parents[1]
 Process = subprocess.Popen | forks.Fork
 FLAGS = (  # digits, seconds
     *("--resume", "--checkpoint_every=1", "--warmup_epochs=1"),
+    *("--image_size=16", "--batch_size=64", "--learning_rate=0.5"),
     *("--architecture=vgg8", "--width=0.1", "--hidden_dims=16"),
-    *("--projection_dim=8", "--batch_size=64", "--learning_rate=0.5"),
+    "--projection_dim=8",
     "--augmentation=identity",  # the policies are slow to trace
 )
 # Runs a tool that gets a signal as it writes its n-th checkpoint, whose files

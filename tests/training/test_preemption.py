@@ -1,4 +1,4 @@
-"""Signals, terminals that close, and output that nobody reads."""
+"""Signals, terminals that close, and output without a reader."""
 
 import fcntl
 import os
@@ -18,53 +18,51 @@ from supcon_tf.training import preemption
 from tests import forks, processes
 from tests.tools import test_sweep
 
-LISTENS_TO = [
+SIGNALS = [
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
     *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGXCPU),
 ]
 
 
 @pytest.fixture(autouse=True)
-def unhandled():
+def default_handlers():
     """The suite may have been started by nohup, or in the background."""
-    before = {
-        signum: signal.signal(signum, signal.SIG_DFL) for signum in LISTENS_TO
+    handlers = {
+        number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS
     }
     yield
-    for number, handler in before.items():
+    for number, handler in handlers.items():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("number", LISTENS_TO)
-def test_a_signal_is_noted_once_or_more(number):
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_notice_survives_repeated_signals(number):
     with preemption.Notice() as notice:
         assert not notice.came
         os.kill(os.getpid(), number)
         assert notice.came
         # A terminal's end may come twice, that of CPU time every second; LSF
-        # sends SIGINT and SIGTERM, SLURM SIGTERM behind what announced it.
-        for other in {*LISTENS_TO} - {signal.SIGINT}:
+        # sends SIGINT and SIGTERM, SLURM SIGTERM after another signal.
+        for other in {*SIGNALS} - {signal.SIGINT}:
             os.kill(os.getpid(), other)
         if number != signal.SIGINT:
             os.kill(os.getpid(), signal.SIGINT)
         assert signal.getsignal(signal.SIGINT) == signal.SIG_DFL
-    assert {signal.getsignal(signum) for signum in LISTENS_TO} == {
-        signal.SIG_DFL
-    }
+    assert {*map(signal.getsignal, SIGNALS)} == {signal.SIG_DFL}
 
 
-def test_what_is_ignored_or_handled_stays_so():
+def test_ignored_and_handled_signals_stay_so():
     def handler(number, frame):
         handled.append(number)
 
     handled = []
-    others = LISTENS_TO[2:]
-    for number in LISTENS_TO:
+    others = SIGNALS[2:]
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)  # as nohup does
         with preemption.Notice() as notice:
             os.kill(os.getpid(), number)
         assert not notice.came
-        signal.signal(number, handler)  # as of who calls us
+        signal.signal(number, handler)  # of the caller
         with preemption.Notice() as notice:
             os.kill(os.getpid(), number)
         assert notice.came == (number not in others)
@@ -72,21 +70,25 @@ def test_what_is_ignored_or_handled_stays_so():
     assert handled == others
 
 
-def test_output_that_nobody_reads_is_no_error(monkeypatch):
-    read, write = os.pipe()
-    with os.fdopen(write, "w") as stream:
+@pytest.mark.parametrize("channel", [os.pipe, pty.openpty])
+def test_output_without_a_reader_is_dropped(channel, monkeypatch):
+    reader, writer = channel()
+    with os.fdopen(writer, "w") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
         with preemption.Notice():
             print("read", flush=True)
-            assert os.read(read, 9) == b"read\n" and not sys.stdout.isatty()
-            os.close(read)
+            assert os.read(reader, 9).split() == [b"read"]
+            os.close(reader)
             for _ in range(2):
                 print("not read", flush=True)
         assert sys.stdout is stream
+
+
+def test_output_to_a_full_disk_is_an_error(monkeypatch):
     with open("/dev/full", "w") as stream:
         monkeypatch.setattr(sys, "stdout", stream)
         with preemption.Notice(), pytest.raises(OSError, match="No space left"):
-            print("a full disk is one", flush=True)
+            print("text", flush=True)
         monkeypatch.undo()
         with pytest.raises(OSError, match="No space left"):
             stream.close()
@@ -112,29 +114,31 @@ class Terminal:
     """A tool in a terminal that can be closed."""
 
     def __init__(self, tool, *flags, handler="SIG_DFL"):
-        self._ours, self._theirs = pty.openpty()
+        self._master, self._slave = pty.openpty()
         size = struct.pack("4H", 50, 200, 0, 0)  # rows, columns
-        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, size)
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
         path = processes.ROOT / "tools" / f"{tool}.py"
-        started = os.ttyname(self._theirs), handler, str(path), *flags
-        self.process = forks.Fork(_IN_TERMINAL, *started, cwd=processes.ROOT)
+        arguments = os.ttyname(self._slave), handler, str(path), *flags
+        self.process = forks.Fork(
+            _IN_TERMINAL, *arguments, cwd=processes.ROOT
+        )
         self.shown = ""
 
     def wait_for(self, text):
-        until = time.monotonic() + forks.HANGS
+        deadline = time.monotonic() + forks.HANGS
         ready = select.poll()  # of any number, where select takes 1,024
-        ready.register(self._ours, select.POLLIN)
+        ready.register(self._master, select.POLLIN)
         while text not in self.shown:
             if ready.poll(100):
-                self.shown += os.read(self._ours, 4096).decode()
+                self.shown += os.read(self._master, 4096).decode()
             elif self.process.poll() is not None:
                 raise AssertionError(self.shown)
-            assert time.monotonic() < until
+            assert time.monotonic() < deadline
 
     def close(self):
-        """Closes it, as its window does, and waits for the tool to end."""
-        os.close(self._ours)
-        os.close(self._theirs)
+        """Closes the terminal, as its window does; the tool's exit code."""
+        os.close(self._master)
+        os.close(self._slave)
         output = "".join(self.process.communicate())
         assert "Traceback" not in output, output
         return self.process.returncode
@@ -143,25 +147,24 @@ class Terminal:
 LONG = "--epochs=100000", "--checkpoint_every=100000", "--resume"
 
 
-def closed_twice(tool, run_dir, *flags):
-    """A training whose terminal closes, goes on, and whose terminal closes."""
-    steps = [0]
-    for _ in range(2):
-        terminal = Terminal(tool, *flags, f"--run_dir={run_dir[0]}")
-        if steps[-1]:
-            terminal.wait_for(f"/step-{steps[-1]:08}, ")  # resumed
-        terminal.wait_for("\repoch ")  # the bar of a step
-        assert terminal.close() == preemption.EXIT_CODE
-        steps.append(processes.last_step(run_dir[-1]))
-    assert 0 < steps[1] < steps[2]
+def train_until_closed(tool, run_dir, *flags):
+    """Closes the terminal of a training; returns the saved step."""
+    before = processes.last_step(run_dir)
+    terminal = Terminal(tool, *flags)
+    if before:
+        terminal.wait_for(f"/step-{before:08}, ")  # resumed
+    terminal.wait_for("\repoch ")  # the bar of a step
+    assert terminal.close() == preemption.EXIT_CODE
+    assert processes.last_step(run_dir) > before
 
 
-def test_a_closed_terminal_ends_a_pretraining_that_goes_on(tmp_path):
-    closed_twice("pretrain", [tmp_path / "run"], *processes.FLAGS, *LONG)
+def test_a_closed_terminal_saves_a_pretraining(tmp_path):
+    flags = (*processes.FLAGS, *LONG, f"--run_dir={tmp_path}/run")
+    train_until_closed("pretrain", tmp_path / "run", *flags)
 
 
-def test_an_ignored_one_lets_it_go_on(tmp_path):
-    """As nohup and disown do, the latter without another output."""
+@pytest.mark.slow
+def test_a_training_under_nohup_survives_its_terminal(tmp_path):
     flags = (*processes.FLAGS, "--epochs=3", f"--run_dir={tmp_path}/run")
     terminal = Terminal("pretrain", *flags, handler="SIG_IGN")
     terminal.wait_for("\repoch ")
@@ -170,33 +173,33 @@ def test_an_ignored_one_lets_it_go_on(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_closed_terminal_ends_a_linear_stage_that_goes_on(finished_run):
-    flags = "--name=long", "--batch_size=16", *LONG
-    run_dir = finished_run.path, finished_run.path / "long"
-    closed_twice("train_linear", run_dir, *flags)
-
-
-@pytest.mark.slow
-def test_a_closed_terminal_ends_a_fine_tuning_that_goes_on(
-    finished_run, image_folder
+@pytest.mark.parametrize("tool", ["train_linear", "transfer", "finetune_text"])
+def test_a_closed_terminal_saves_every_training_and_it_resumes(
+    tool, finished_run, image_folder, finished_text_run, tmp_path
 ):
-    flags = (
-        *("--name=other", "--method=finetune", f"--data_dir={image_folder}"),
-        *("--steps=100000", "--batch_size=16", "--resume"),
-    )
-    training = finished_run.path / "other" / "tuned"
-    closed_twice("transfer", [finished_run.path, training], *flags)
-
-
-@pytest.mark.slow
-def test_a_closed_terminal_ends_a_training_on_texts_that_goes_on(
-    finished_text_run, tmp_path
-):
-    recorded = finished_text_run.recorded(config.FinetuneTextSettings)
-    flagfile = tmp_path / "own.flags"
-    flagfile.write_text(settings.to_flagfile(recorded))
-    run_dir = [tmp_path / "run"]
-    closed_twice("finetune_text", run_dir, f"--flagfile={flagfile}", *LONG)
+    trained, flags = {
+        "train_linear": ("long", ["--name=long", "--batch_size=16", *LONG]),
+        "transfer": (
+            "other/tuned",
+            [
+                *("--name=other", "--method=finetune", "--resume"),
+                f"--data_dir={image_folder}",
+                *("--steps=100000", "--batch_size=16"),
+            ],
+        ),
+        "finetune_text": (".", LONG),
+    }[tool]
+    run_dir = finished_run.path
+    if tool == "finetune_text":
+        run_dir = tmp_path / "run"
+        recorded = finished_text_run.recorded(config.FinetuneTextSettings)
+        flagfile = tmp_path / "text.flags"
+        flagfile.write_text(settings.to_flagfile(recorded))
+        flags = [f"--flagfile={flagfile}", *flags]
+    for _ in range(2):
+        train_until_closed(
+            tool, run_dir / trained, *flags, f"--run_dir={run_dir}"
+        )
 
 
 @pytest.mark.slow

@@ -1,10 +1,6 @@
-"""Runs that are killed and go on: real processes, real signals.
-
-Every process is tools/pretrain.py with the same command; only signals differ.
-"""
+"""Runs that end early and are resumed: real processes, real signals."""
 
 import dataclasses
-import pathlib
 import random
 import shutil
 import signal
@@ -16,13 +12,13 @@ import tensorflow as tf
 
 from supcon_tf import config, run_files, training
 from supcon_tf.training import preemption
-from tests import processes
+from tests import processes, workers
 
 FLAGS = (
-    "--deterministic",
-    "--epochs=2",
-    "--batch_size=120",
-    "--checkpoint_steps=4",
+    *("--epochs=2", "--batch_size=120", "--checkpoint_steps=4"),
+    # With it, the loss of so small a run depends on the last bits, which differ
+    # with the number of threads.
+    "--noprojection_batch_norm",
 )
 
 
@@ -30,27 +26,41 @@ def steps(run_dir):
     return run_files.steps_in(run_files.RunDirectory(run_dir).checkpoints)
 
 
-def start(run_dir, **options):
-    return processes.start(run_dir, *FLAGS, **options)
+def start(run_dir, *flags, **options):
+    return processes.start(run_dir, *FLAGS, *flags, **options)
+
+
+def start_pair(run_dir, *flags, **options):
+    """Two workers; the options are those of the second."""
+    flags = "--strategy=multi_worker", *flags
+    first, second = workers.environments(2)
+    return [
+        start(run_dir, *flags, environment=first),
+        start(run_dir, *flags, environment=second, **options),
+    ]
+
+
+def kill_while_saving(run_dir, count):
+    """SIGKILL when the files of a checkpoint exist, but not its name."""
+    process = start(
+        run_dir, "--deterministic", signalled=(signal.SIGKILL, count)
+    )
+    processes.end(process, -signal.SIGKILL)
+    (partial,) = (run_dir / "checkpoints").glob(".*.partial")
+    assert list(partial.glob("variables*"))
 
 
 def kill_after(run_dir, process, more_steps):
-    """SIGKILL between two checkpoints, at whatever moment that is."""
-    end = processes.last_step(run_dir) + more_steps
-    processes.wait_until(lambda: processes.last_step(run_dir) >= end, [process])
+    """SIGKILL between two checkpoints."""
+    last = processes.last_step(run_dir) + more_steps
+    processes.wait_until(
+        lambda: processes.last_step(run_dir) >= last, [process]
+    )
     process.send_signal(signal.SIGKILL)
     process.communicate()
 
 
-def kill_while_saving(run_dir, count):
-    """SIGKILL when the files of a checkpoint are there, but not its name."""
-    process = start(run_dir, signalled=(signal.SIGKILL, count))
-    processes.end(process, -signal.SIGKILL)
-    (torn,) = (run_dir / "checkpoints").glob(".*.partial")
-    assert list(torn.glob("variables*"))
-
-
-def values(run_dir):
+def variables(run_dir):
     """Every tensor of the newest checkpoint: weights, optimizer."""
     newest = run_files.RunDirectory(run_dir).latest_checkpoint()
     reader = tf.train.load_checkpoint(f"{newest}/variables")
@@ -62,24 +72,24 @@ def values(run_dir):
 
 
 def figures(run_dir):
-    """What metrics.jsonl says, without what is measured by the clock."""
-    by_the_clock = ("examples/s", "data_wait")
+    """The lines of metrics.jsonl, without the figures of the clock."""
+    clock = {"examples/s", "data_wait"}
     return [
-        {
-            name: value
-            for name, value in line.items()
-            if name not in by_the_clock
-        }
+        {name: line[name] for name in line.keys() - clock}
         for line in run_files.RunDirectory(run_dir).metrics()
     ]
 
 
+def losses(run_dir):
+    return [line["loss"] for line in figures(run_dir)]
+
+
 def assert_same_run(run_dir, other):
     assert steps(run_dir)[-1] == steps(other)[-1] == 22
-    expected, results = values(run_dir), values(other)
-    assert expected.keys() == results.keys() and len(expected) > 30
+    expected, actual = variables(run_dir), variables(other)
+    assert expected.keys() == actual.keys() and len(expected) > 30
     for name, value in expected.items():
-        np.testing.assert_array_equal(value, results[name], err_msg=name)
+        np.testing.assert_array_equal(value, actual[name], err_msg=name)
     assert figures(run_dir) == figures(other)
     assert [line["epoch"] for line in figures(run_dir)] == [1, 2]
 
@@ -87,110 +97,118 @@ def assert_same_run(run_dir, other):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
-    processes.end(start(run_dir, fresh=True))
+    processes.end(start(run_dir, "--deterministic"))
     return run_dir
 
 
-def test_a_run_that_is_killed_and_stopped_ends_bit_identical(
-    undisturbed, tmp_path
-):
+def test_a_killed_run_ends_bit_identical(undisturbed, tmp_path):
     run_dir = tmp_path / "run"
     kill_while_saving(run_dir, 2)
     assert steps(run_dir) == [4]
-    assert preemption.EXIT_CODE == 138
-    # The second ends inside of the second epoch of 11 steps.
-    for number, count, saved in (
-        (signal.SIGTERM, 1, 9),
-        (signal.SIGINT, 3, 17),
-    ):
-        process = start(run_dir, signalled=(number, count))
-        output = processes.end(process, preemption.EXIT_CODE)
-        assert f"preempted    saved at step {saved}; --resume goes" in output
-        assert "Traceback" not in output
-        assert steps(run_dir)[-1] == saved
-    output = processes.end(start(run_dir))
-    assert f"resumed      {run_dir}/checkpoints/step-{saved:08}" in output
+    assert (run_dir / ".training.lock").exists()
+    output = processes.end(start(run_dir, "--deterministic"))
+    assert f"resumed      {run_dir}/checkpoints/step-00000004" in output
     assert_same_run(undisturbed, run_dir)
+    assert not (run_dir / ".training.lock").exists()
+
+
+def test_two_workers_save_the_same_step_and_train_like_one_device(
+    undisturbed, tmp_path
+):
+    """SIGTERM to one worker; one device resumes the run of both."""
+    run_dir = tmp_path / "run"
+    # `fresh`: the workers agree on the order of their collectives, whatever
+    # the seed of hashes.
+    pair = start_pair(run_dir, signalled=(signal.SIGTERM, 1), fresh=True)
+    outputs = [processes.end(process, preemption.EXIT_CODE) for process in pair]
+    for output in outputs:
+        assert "2 worker(s)" in output
+        assert "preempted    saved at step 5; --resume goes on" in output
+    assert steps(run_dir) == [4, 5]
+    run = run_files.RunDirectory(run_dir)
+    recorded = run.recorded(config.PretrainSettings)
+    one_device = {"strategy": "one_device", "resume": True}
+    training.pretrain(dataclasses.replace(recorded, **one_device))
+    assert losses(run_dir) == pytest.approx(losses(undisturbed), rel=3e-3)
 
 
 @pytest.mark.slow
-def test_mixed_images_go_on_bit_identical(tmp_path):
-    """What is mixed with what is a function of the step alone."""
-    mixed = ("--mixing=mixup", "--objective=supcon+ce", "--positives=cosine")
-    runs = [tmp_path / name for name in ("whole", "stopped")]
-    processes.end(processes.start(runs[0], *FLAGS, *mixed))
-    signalled = (signal.SIGTERM, 1)
-    process = processes.start(runs[1], *FLAGS, *mixed, signalled=signalled)
-    processes.end(process, preemption.EXIT_CODE)
-    assert steps(runs[1])[-1] == 5
-    processes.end(processes.start(runs[1], *FLAGS, *mixed))
-    assert_same_run(*runs)
-
-
-@pytest.mark.slow
-def test_five_kills_end_bit_identical(undisturbed, tmp_path):
+def test_five_kills_and_two_signals_end_bit_identical(undisturbed, tmp_path):
     random.seed(time.time_ns())
     run_dir = tmp_path / "run"
     for kill in range(5):
         if kill % 2:
             kill_while_saving(run_dir, random.randint(1, 2))
         else:
-            kill_after(run_dir, start(run_dir), random.randint(1, 3))
-    processes.end(start(run_dir))
+            process = start(run_dir, "--deterministic")
+            kill_after(run_dir, process, random.randint(1, 3))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        process = start(run_dir, "--deterministic", signalled=(number, 1))
+        output = processes.end(process, preemption.EXIT_CODE)
+        assert "Traceback" not in output and "preempted    saved at" in output
+    processes.end(start(run_dir, "--deterministic", fresh=True))
     assert_same_run(undisturbed, run_dir)
 
 
-EACH = {"checkpoint_every": 1}
+@pytest.mark.slow
+def test_a_lost_worker_ends_the_other_for_a_restart(undisturbed, tmp_path):
+    run_dir = tmp_path / "run"
+    for lost in (1, 0):
+        pair = start_pair(run_dir)
+        kill_after(run_dir, pair[lost], 4)
+        output = processes.end(pair[1 - lost], preemption.EXIT_CODE)
+        assert "lost         another worker" in output
+    for output in map(processes.end, start_pair(run_dir)):
+        assert "resumed      " in output
+    assert losses(run_dir) == pytest.approx(losses(undisturbed), rel=3e-3)
 
 
-@pytest.fixture(scope="module")
-def trained(tiny_settings):
-    """A run of two epochs of three steps, each saved; tests use copies."""
-    return training.pretrain(tiny_settings(warmup_epochs=None, **EACH))
+@pytest.mark.slow
+def test_a_worker_does_not_wait_for_a_chief_that_refuses(undisturbed):
+    chief, other = start_pair(undisturbed, "--temperature=0.5")
+    assert "error: --resume must come with" in processes.end(chief, 1)
+    output = processes.end(other, preemption.EXIT_CODE)
+    assert "lost         another worker" in output
 
 
 @pytest.fixture
-def run(trained, tmp_path):
-    shutil.copytree(trained.path, tmp_path / "run")
-    return run_files.RunDirectory(tmp_path / "run")
+def run(copy_run, tmp_path):
+    return copy_run(tmp_path / "run")
 
 
 @pytest.fixture
-def resume(run, tiny_settings):
-    """Goes on with the copy."""
+def resume(run):
+    recorded = run.recorded(config.PretrainSettings)
 
-    def go_on(**overrides):
-        options = {"warmup_epochs": None, "resume": True, **EACH}
-        return training.pretrain(tiny_settings(run.path, **options | overrides))
+    def pretrain(**overrides):
+        settings = {"resume": True, **overrides}
+        return training.pretrain(dataclasses.replace(recorded, **settings))
 
-    return go_on
+    return pretrain
 
 
-def test_a_finished_run_has_nothing_to_go_on_with(run, resume, capsys):
-    before = values(run.path)
+def test_a_finished_run_trains_no_further(run, resume, capsys):
+    before = variables(run.path)
     resume()
     printed = capsys.readouterr().out
     assert f"resumed      {run.latest_checkpoint()}, 2 epochs done" in printed
     assert "\nepoch " not in printed
     for name, value in before.items():
-        np.testing.assert_array_equal(value, values(run.path)[name])
+        np.testing.assert_array_equal(value, variables(run.path)[name])
 
 
-def test_what_does_not_belong_to_a_run_is_refused(
+def test_other_settings_and_data_are_refused(
     run, resume, image_folder, tmp_path
 ):
-    for overrides, message in (
-        ({"temperature": 0.2}, r"got --temperature=0.2 \(was 0.1\); --flagfil"),
-        ({"resume": False}, "holds a run already"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            resume(**overrides)
+    changed = r"got --temperature=0.2 \(was 0.1\); --flagfile"
+    with pytest.raises(ValueError, match=changed):
+        resume(temperature=0.2)
     images = tmp_path / "images"
     shutil.copytree(image_folder, images)
     for path in sorted(images.glob("train/*/*"))[::3]:
         path.unlink()
-    message = r"got 0 others and 16 missing: train/bright/00.png, .*, \.\.\.$"
-    with pytest.raises(ValueError, match=message):
+    missing = r"got 0 others and 16 missing: train/bright/00.png, .*, \.\.\.$"
+    with pytest.raises(ValueError, match=missing):
         resume(data_dir=str(images))
     for split in ("train", "test"):
         (images / split / "dark").rename(images / split / "gloomy")
@@ -199,46 +217,29 @@ def test_what_does_not_belong_to_a_run_is_refused(
 
 
 @pytest.mark.slow
-def test_a_finished_run_can_be_given_more_epochs(run, resume, capsys):
-    """As if it had been begun with so many, from here on."""
-    assert run.recorded(config.PretrainSettings).warmup_epochs == 0.2
-    resume(epochs=4)
+def test_more_epochs_extend_the_schedule_and_no_setting(run, resume, capsys):
+    resume(epochs=4, warmup_epochs=None, learning_rate=None)
     assert "extended     from 2 to 4 epochs: " in capsys.readouterr().out
     recorded = run.recorded(config.PretrainSettings)
-    assert (recorded.epochs, recorded.warmup_epochs) == (4, 0.2)
+    assert (recorded.epochs, recorded.warmup_epochs) == (4, 1.0)
     assert steps(run.path)[-1] == 12
     assert [line["epoch"] for line in figures(run.path)] == [1, 2, 3, 4]
     rates = [line["learning_rate"] for line in figures(run.path)]
-    # The first half of its cosine was that of 2 epochs, the second is that of
-    # 4: it goes up once, to where such a run would be, and then to 0.
+    # The first half is a cosine of 2 epochs, the second that of 4 epochs.
     assert max(rates[1], rates[3]) < rates[2] < rates[0]
     with pytest.raises(ValueError, match=r"got --epochs=3 \(was 4\)"):
         resume(epochs=3)
 
 
 @pytest.mark.slow
-def test_a_damaged_checkpoint_stops_a_run_that_would_go_on(run, resume):
-    newest = pathlib.Path(run.latest_checkpoint())
-    (newest / "variables.index").write_bytes(b"torn")
-    with pytest.raises(ValueError, match=r"index \(changed\). Delete it to g"):
-        resume()
-    shutil.rmtree(newest)
-    resume()
-    assert run.latest_checkpoint() == str(newest)
-
-
-@pytest.mark.slow
-def test_a_linear_stage_goes_on_where_it_was(run):
-    """Interrupted inside an epoch, it ends with the same classifier.
-
-    And keeps the checkpoints that it is asked to.
-    """
-    ends = []
+def test_a_linear_stage_resumes_inside_an_epoch(run):
+    """It ends with the same classifier, and keeps the asked checkpoints."""
+    classifiers = []
     for name in ("whole", "interrupted"):
         settings = config.LinearSettings(
             str(run.path),
             name=name,
-            epochs=3,
+            epochs=3,  # of 3 steps
             batch_size=16,
             checkpoint_every=2,
             checkpoint_steps=2,
@@ -246,10 +247,11 @@ def test_a_linear_stage_goes_on_where_it_was(run):
             keep_every=2,
         )
         stage = training.train_linear(settings)
-        assert steps(stage.path) == [6, 8, 9]  # of 3 steps per epoch
+        assert steps(stage.path) == [6, 8, 9]
         if name == "interrupted":
             shutil.rmtree(stage.latest_checkpoint())
             training.train_linear(dataclasses.replace(settings, resume=True))
-        ends.append(values(stage.path))
-    for name, value in ends[0].items():
-        np.testing.assert_allclose(value, ends[1][name], rtol=1e-5, atol=1e-6)
+        classifiers.append(variables(stage.path))
+    whole, interrupted = classifiers
+    for name, value in whole.items():
+        np.testing.assert_allclose(interrupted[name], value, 1e-5, 1e-6)
