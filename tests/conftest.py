@@ -1,6 +1,7 @@
 """Options and fixtures of the whole suite."""
 
 import ctypes
+import functools
 import gc
 import os
 import signal
@@ -191,15 +192,34 @@ def tiny_settings(image_folder, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def copy_run(image_folder, tmp_path_factory):
-    """Copies a run with both stages, as it was trained, to a path."""
+def image_run(image_folder, tmp_path_factory):
+    """The folder of a run with both stages, which no test changes."""
     from tests import runs
 
     def train(path):
         runs.train_on_images(path, image_folder)
 
-    source = runs.shared_folder(tmp_path_factory, "image_run", train)
-    return lambda path: runs.copy(source, path)
+    return runs.shared_folder(tmp_path_factory, "image_run", train)
+
+
+@pytest.fixture(scope="session")
+def copy_run(image_run):
+    """Copies a run with both stages, as it was trained, to a path."""
+    from tests import runs
+
+    return functools.partial(runs.copy, image_run)
+
+
+@pytest.fixture(scope="session")
+def copy_evaluated_run(image_run, tmp_path_factory):
+    """Copies a run with both stages and an evaluation to a path."""
+    from tests import runs
+
+    def evaluate(path):
+        runs.evaluate_images(path, image_run)
+
+    source = runs.shared_folder(tmp_path_factory, "evaluated_run", evaluate)
+    return functools.partial(runs.copy, source)
 
 
 @pytest.fixture(scope="session")

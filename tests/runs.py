@@ -1,7 +1,8 @@
 """The runs of the suite, each trained once, and the files that they read.
 
 A test that says nothing about training takes a run from here, by the fixtures
-of conftest.py: `finished_run`, `copy_run`, `finished_text_run`.
+of conftest.py: `finished_run`, `copy_run`, `copy_evaluated_run`,
+`finished_text_run`.
 """
 
 import fcntl
@@ -11,7 +12,7 @@ import shutil
 import numpy as np
 from PIL import Image
 
-from supcon_tf import config, run_files, training
+from supcon_tf import config, evaluation, run_files, training
 from tests import language_model
 
 
@@ -92,6 +93,12 @@ def train_on_images(path, data_dir):
     constant = {"crop_area": (), "horizontal_flip": False}  # views
     options = {"epochs": 20, "batch_size": 16, **constant}
     training.train_linear(config.LinearSettings(str(path), **options))
+
+
+def evaluate_images(path, source):
+    """A copy of a run on images with its evaluation, but without figures."""
+    copy(source, path)
+    evaluation.evaluate(config.EvaluateSettings(str(path), plotted_images=0))
 
 
 def write_texts(folder):

@@ -227,24 +227,6 @@ class RunDirectory:
             return {}
         return origins.recorded(path_of(self.checkpoints, steps[-1]))
 
-    def is_younger_than(self, other: RunDirectory) -> bool:
-        """Whether this was begun after the other's newest checkpoint was saved.
-
-        Compares times of files, and the times in the names of TensorBoard's
-        files, which every copy keeps. False where these are missing.
-        """
-        newest = epath.Path(other.latest_checkpoint())
-        saved = files.state(newest / origins.PROGRESS)[1]
-        return files.state(self.classes_file)[
-            1
-        ] >= saved and self._last_start() >= max(1, other._last_start())
-
-    def _last_start(self) -> int:
-        """The time of the last start of a training, seconds; 0 if unknown."""
-        events = files.children(self.tensorboard / "train", "events.*")
-        times = (path.name.split(".")[3:4] for path in events)
-        return max((int(t) for (t,) in times if t.isdecimal()), default=0)
-
     def metrics(self) -> list[dict[str, float | None]]:
         """The epochs of metrics.jsonl: see `read_metrics`."""
         return read_metrics(self.metrics_file)
@@ -376,37 +358,13 @@ class RunDirectory:
             self.settings_file.unlink(missing_ok=True)  # no run from here on
             outputs.remove(self)
         self.unfinished_file.write_text("")
-        self._write_data(class_names, trained_on, skipped)
-        self.record(run_settings)  # a run from here on
-        self.unfinished_file.unlink()
-
-    def complete(
-        self,
-        class_names: Sequence[str],
-        trained_on: Sequence[str] | None,
-        skipped: Sequence[str],
-    ) -> None:
-        """Writes the missing files of a run that was killed as it began.
-
-        Runs of an earlier version may lack them. After the first checkpoint
-        they cannot be written: the training images are unknown then.
-        """
-        has_images = trained_on is None or self.images_file.exists()
-        is_whole = has_images and self.classes_file.exists()
-        if not is_whole and not steps_in(self.checkpoints):
-            self._write_data(class_names, trained_on, skipped)
-
-    def _write_data(
-        self,
-        class_names: Sequence[str],
-        trained_on: Sequence[str] | None,
-        skipped: Sequence[str],
-    ) -> None:
         names = list(class_names)
         files.write_json(self.classes_file, names, ensure_ascii=False)
         if trained_on is not None:
             record = {"trained_on": list(trained_on), "skipped": list(skipped)}
             files.write_json(self.images_file, record, ensure_ascii=False)
+        self.record(run_settings)  # a run from here on
+        self.unfinished_file.unlink()
 
     def record(self, run_settings: settings.Settings) -> None:
         """Writes the settings of the run, in place of earlier ones.

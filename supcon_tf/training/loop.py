@@ -79,7 +79,6 @@ def _open(job: jobs.Job, made_of: Mapping[str, object]) -> None:
     # A sweep's cell, or a run that began after `prepare`, has none in the job.
     recorded = job.recorded or run.recorded(type(settings))
     run.check_same(settings, recorded)
-    run.complete(train.class_names, train.ids, unread)
     run.check_classes(train.class_names)
     run.check_images(train.ids)
     materials.check(run, made_of)

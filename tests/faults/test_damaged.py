@@ -13,12 +13,15 @@ from supcon_tf.training import runs
 
 
 @pytest.fixture(scope="module")
-def evaluated(copy_run, tmp_path_factory):
-    run = copy_run(tmp_path_factory.mktemp("damaged") / "run")
-    evaluation.evaluate(
-        config.EvaluateSettings(str(run.path), plotted_images=0)
+def evaluated(copy_evaluated_run, tmp_path_factory):
+    return copy_evaluated_run(tmp_path_factory.mktemp("damaged") / "run")
+
+
+def evaluate(run):
+    pictures = {"plotted_images": 0, "sample_images": 0}
+    return evaluation.evaluate(
+        config.EvaluateSettings(str(run.path), **pictures)
     )
-    return run
 
 
 def pickled():
@@ -66,27 +69,21 @@ def test_damaged_representations_are_made_anew(
     path = evaluated.encoded / "test" / name
     before = path.read_bytes()
     path.write_bytes(before[:100])
-    settings = config.EvaluateSettings(
-        str(evaluated.path), plotted_images=0, sample_images=0
-    )
-    evaluation.evaluate(settings)
+    evaluate(evaluated)
     assert f"encoded/test/{name} must be as it was" in capsys.readouterr()[0]
     assert path.read_bytes() == before
 
 
-def test_an_evaluation_replaces_one_that_is_damaged(evaluated):
+def test_an_evaluation_replaces_a_damaged_evaluation(evaluated):
     evaluated.stage("linear").evaluation_file.write_text("{")
     evaluated.evaluation_file.write_text("{")  # of an earlier version
-    settings = config.EvaluateSettings(
-        str(evaluated.path), plotted_images=0, sample_images=0
-    )
-    measured = evaluation.evaluate(settings)
+    measured = evaluate(evaluated)
     evaluated.evaluation_file.unlink()
     written = evaluated.stage("linear").evaluation()
     assert written["encoder"] == measured["encoder"]
 
 
-def test_the_figures_of_the_best_epoch_must_be_there(finished_text_run):
+def test_the_best_epoch_must_have_its_figures(finished_text_run):
     run = finished_text_run
     best = run_files.steps_in(run.best)[-1]
     lines = run.metrics_file.read_text().splitlines(keepends=True)

@@ -1,21 +1,20 @@
 """What was made of one checkpoint is not taken for that of another."""
 
-import dataclasses
 import json
 import os
 import pathlib
 import shutil
 import types
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from supcon_tf import (
     config,
     conversion,
+    data,
     evaluation,
     reports,
+    run_files,
     serving,
     training,
 )
@@ -23,15 +22,15 @@ from supcon_tf.training import materials, runs
 
 
 @pytest.fixture(scope="module")
-def extended(copy_run, tmp_path_factory):
-    """A run that went on after its linear stage, evaluation and transfer."""
-    run = copy_run(tmp_path_factory.mktemp("extended") / "run")
-    pictures = {"sample_images": 0, "plotted_images": 0}
-    evaluation.evaluate(config.EvaluateSettings(str(run.path), **pictures))
+def extended(copy_evaluated_run, tmp_path_factory):
+    """A run with a newer checkpoint than its stage, evaluation and transfer."""
+    run = copy_evaluated_run(tmp_path_factory.mktemp("extended") / "run")
     measured = evaluation.transfer_encoder(transfer(run))
     assert evaluation.transfer_encoder(transfer(run)) == measured
-    recorded = run.recorded(config.PretrainSettings)
-    training.pretrain(dataclasses.replace(recorded, epochs=3, resume=True))
+    newest = run_files.path_of(run.checkpoints, 9)
+    shutil.copytree(run.latest_checkpoint(), newest)
+    record = json.loads((newest / "progress.json").read_text())
+    (newest / "progress.json").write_text(json.dumps(record | {"step": 9}))
     return run
 
 
@@ -63,10 +62,14 @@ def test_a_linear_stage_of_another_checkpoint_is_refused(
     assert not extended.export.exists() and not extended.converted.exists()
 
 
-def test_a_report_says_what_is_of_another_checkpoint(extended, tmp_path):
-    page = reports.write_report([extended.path], tmp_path / "report.html")
-    told = "Its evaluation is of step-00000006, not of step-00000009"
-    assert told in page.read_text()
+def test_a_report_says_which_checkpoint_an_evaluation_is_of(extended, tmp_path):
+    page, link = tmp_path / "report.html", tmp_path / "link"
+    page.write_text("old")
+    os.link(page, link)
+    reports.write_report([extended.path], page)
+    stale = "Its evaluation is of step-00000006, not of step-00000009"
+    assert stale in page.read_text()
+    assert link.read_text() == "old"  # the page is replaced, not rewritten
 
 
 def linear(run, **options):
@@ -76,7 +79,7 @@ def linear(run, **options):
     )
 
 
-def test_a_linear_stage_goes_on_with_its_own_encoder_alone(extended):
+def test_a_linear_stage_resumes_with_the_same_encoder_only(extended):
     with pytest.raises(ValueError, match="checkpoint step-00000006, got step"):
         training.train_linear(linear(extended, resume=True))
 
@@ -101,31 +104,7 @@ def test_an_export_is_of_the_checkpoint_of_its_new_linear_stage(
     assert record["metrics"] is None  # no evaluation is of this checkpoint
 
 
-def forget(stage):
-    """Makes the checkpoint of a stage one of an earlier version."""
-    file = pathlib.Path(stage.latest_checkpoint(), "progress.json")
-    record = json.loads(file.read_text())
-    del record["made_of"]
-    file.write_text(json.dumps(record))
-
-
-def test_a_stage_without_a_record_is_taken_if_it_is_younger(
-    copy_run, tmp_path, capsys
-):
-    run = copy_run(tmp_path / "run")
-    forget(run.stage("linear"))
-    opened = runs.open_run(run.path)
-    assert opened.classifier("linear") is not None
-    assert (
-        "has not recorded its checkpoint; it was beg" in capsys.readouterr()[0]
-    )
-    # The encoder was saved after the linear stage was begun.
-    os.utime(pathlib.Path(opened.checkpoint, "progress.json"))
-    with pytest.raises(ValueError, match="an earlier version, which has not"):
-        runs.open_run(run.path).classifier("linear")
-
-
-def test_a_checkpoint_of_the_same_step_is_another(copy_run, tmp_path):
+def test_checkpoints_of_a_step_are_told_apart(copy_run, tmp_path):
     run = copy_run(tmp_path / "run")
     file = pathlib.Path(run.latest_checkpoint(), "progress.json")
     file.write_text(file.read_text().replace('"metrics"', '  "metrics"'))
@@ -154,66 +133,34 @@ def test_classes_in_another_order_are_refused(copy_run, tmp_path):
     assert not run.export.exists()
 
 
-@pytest.fixture
-def small_run(tiny_settings, tmp_path):
-    """A run of one epoch on a folder of its own, and its settings."""
-    rng = np.random.default_rng(0)
-    for split in ("train", "test"):
-        for name in "ab":
-            folder = tmp_path / "images" / split / name
-            folder.mkdir(parents=True)
-            for index in range(8):
-                pixels = rng.integers(0, 256, [16, 16, 3], np.uint8)
-                Image.fromarray(pixels).save(folder / f"{index}.png")
+def test_materials_must_be_those_of_the_record(image_folder, tmp_path, capsys):
+    """Images that were read have digests, other images sizes and times."""
+    folder = tmp_path / "images"
+    shutil.copytree(image_folder, folder)
+    first, second = (folder / f"train/dark/0{n}.jpg" for n in (1, 3))
 
-    def make(**options):
-        settings = tiny_settings(
-            tmp_path / "run",
-            data_dir=str(tmp_path / "images"),
-            epochs=1,
-            batch_size=8,
-            warmup_epochs=0.0,
-            **options,
+    def fingerprints(check_images):
+        images = data.load(
+            "folder", "train", str(folder), check_images=check_images
         )
-        training.pretrain(settings)
-        return dataclasses.replace(settings, epochs=2, resume=True)
+        return materials.fingerprints(images)
 
-    return make
+    def check(record, check_images):
+        run = types.SimpleNamespace(path="run", made_of=lambda: record)
+        materials.check(run, fingerprints(check_images))
+        return capsys.readouterr().out
 
-
-def swap(folder):
-    (folder / "a").rename(folder / "c")
-    (folder / "b").rename(folder / "a")
-    (folder / "c").rename(folder / "b")
-
-
-def test_materials_of_a_record_must_be_the_same():
-    record = {"images": "a"}
-    run = types.SimpleNamespace(path="run", made_of=lambda: record)
-    for same in ({"images": "a"}, {"files": "b"}, {}):
-        materials.check(run, same)
+    digests, times = fingerprints(True), fingerprints(False)
+    assert "images" in digests and "files" in times
+    assert not check(digests, True) and not check(times, False)
+    assert not check(digests, False) and not check({}, True)
+    first.rename(folder / "first")
+    second.rename(first)
+    (folder / "first").rename(second)
     with pytest.raises(ValueError, match="as they were, got the same names wi"):
-        materials.check(run, {"images": "b"})
-
-
-@pytest.mark.slow
-def test_swapped_contents_do_not_go_on(small_run, tmp_path, capsys):
-    settings = small_run()
-    swap(tmp_path / "images/train")
-    with pytest.raises(ValueError, match="as they were, got the same names wi"):
-        training.pretrain(settings)
-    swap(tmp_path / "images/train")
-    for file in (tmp_path / "images").rglob("*.png"):  # copied
-        os.utime(file)
-    training.pretrain(settings)
-    assert "have changed since" not in capsys.readouterr()[0]
-
-
-@pytest.mark.slow
-def test_contents_that_nobody_has_read_are_told_by_their_times(
-    small_run, tmp_path, capsys
-):
-    settings = small_run(check_images=False)
-    swap(tmp_path / "images/train")
-    training.pretrain(settings)
-    assert "have changed since" in capsys.readouterr()[0]
+        check(digests, True)
+    assert "have changed since run was begun" in check(times, False)
+    shutil.copytree(image_folder, folder, dirs_exist_ok=True)
+    os.utime(first)
+    assert not check(digests, True)
+    assert "have changed since run was begun" in check(times, False)

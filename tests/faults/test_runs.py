@@ -1,12 +1,11 @@
-"""Runs that are killed as they begin, overwritten, or worked on twice."""
+"""Runs that are killed at their beginning, overwritten, or written twice."""
 
-import contextlib
+import dataclasses
 import errno
 import fcntl
 import json
 import os
 import shutil
-import signal
 import socket
 
 import pytest
@@ -20,21 +19,20 @@ from supcon_tf import (
     training,
 )
 from supcon_tf.disk import locks
-from tests import processes as runs
 from tests.faults import disks, processes
 
 _CREATION = """
 from supcon_tf import config, run_files
-import os, pathlib, shutil
+import pathlib, shutil
 
 run_dir = run_files.RunDirectory(FOLDER + "/run")
-own = config.{settings}(str(run_dir.path){name})
+settings = config.PretrainSettings(str(run_dir.path))
 IMAGES = ["a/1.png", "b/2.png"]
 
 def prepare():
     shutil.rmtree(run_dir.path, ignore_errors=True)
     if {overwritten}:
-        run_dir.create(own, ("old", "older"), ["old/1.png"])
+        run_dir.create(settings, ("old", "older"), ["old/1.png"])
         for folder in ("checkpoints/step-00000001", "tensorboard/train"):
             (run_dir.path / folder).mkdir(parents=True)
             (run_dir.path / folder / "file").write_text("old")
@@ -45,69 +43,34 @@ def prepare():
 
 def run():
     run_dir.check_free({overwritten})
-    run_dir.create(own, ("a", "b"), IMAGES)
+    run_dir.create(settings, ("a", "b"), IMAGES)
 
 def verify(count):
     if run_dir.exists() and run_dir.class_names() == ("old", "older"):
-        assert run_dir._trained_on() == {{"old/1.png"}}  # whole, as it was
+        assert run_dir._trained_on() == {{"old/1.png"}}  # the whole old run
         assert run_dir.stage("linear").exists()
     elif run_dir.exists():
-        assert run_dir.class_names() == ("a", "b")  # whole, and new
+        assert run_dir.class_names() == ("a", "b")  # the whole new run
         assert run_dir._trained_on() == set(IMAGES)
         assert not run_dir.metrics_file.exists()
         assert not run_dir.checkpoints.exists()
         assert not run_dir.stage("linear").exists()
-    else:  # the next command begins it anew, whether it overwrites or not
+    else:  # the next command begins the run anew, with overwrite or without
         run_dir.check_free(False)
-        run_dir.create(own, ("a", "b"), IMAGES)
-        there = pathlib.Path(run_dir.path).rglob("*")
-        left = {{path.name for path in there if path.is_file()}}
-        files = {{"settings.flags", "classes.json", "images.json"}}
-        assert left == files, left
+        run_dir.create(settings, ("a", "b"), IMAGES)
+        paths = pathlib.Path(run_dir.path).rglob("*")
+        names = {{path.name for path in paths if path.is_file()}}
+        assert names == {{"settings.flags", "classes.json", "images.json"}}
 """
 
 
 @pytest.mark.parametrize("overwritten", [False, True])
-@pytest.mark.parametrize(
-    "settings, name",
-    [("PretrainSettings", ""), ("LinearSettings", ", name='run'")],
-)
-def test_a_run_begins_whole_or_not_at_all(
-    tmp_path, settings, name, overwritten
-):
-    program = _CREATION.format(
-        settings=settings, name=name, overwritten=overwritten
-    )
+def test_a_killed_creation_leaves_a_whole_run_or_none(tmp_path, overwritten):
+    program = _CREATION.format(overwritten=overwritten)
     assert processes.kill_everywhere(program, tmp_path) >= 7
 
 
-def test_a_run_that_was_killed_as_it_began_is_resumed(tiny_settings, tmp_path):
-    """Whatever it left, and whatever earlier versions have left."""
-    run = run_files.RunDirectory(tmp_path / "run")
-    settings = tiny_settings(run.path, epochs=0, resume=True)
-    training.pretrain(settings)
-    images = run.images_file.read_text()
-    for left in (
-        {".unfinished"},
-        {".unfinished", ".classes.json.partial"},
-        {".unfinished", "classes.json", "images.json"},
-        {"settings.flags"},
-        {"settings.flags", "classes.json"},
-    ):
-        for path in run.path.iterdir():
-            if path.is_dir():
-                path.rmtree()
-            elif path.name not in left:
-                path.unlink()
-        for name in left:
-            (run.path / name).touch()
-        training.pretrain(settings)
-        assert run.images_file.read_text() == images, left
-        assert run.class_names() == ("bright", "dark", "mid")
-        assert not run.unfinished_file.exists()
-
-
-def test_a_disk_that_is_full_as_a_run_begins(tmp_path):
+def test_a_run_begins_once_a_full_disk_has_space(tmp_path):
     settings = config.PretrainSettings(str(tmp_path / "disk" / "run"))
     run = run_files.RunDirectory(settings.run_dir)
     images = [f"a/{number:040}.png" for number in range(1000)]
@@ -123,8 +86,8 @@ def test_a_disk_that_is_full_as_a_run_begins(tmp_path):
         run.check_images(images)
 
 
-# What one process holds while another one wants to do the same.
-_HOLDS = """
+# A process that holds a lock.
+_HOLDER = """
 import sys
 from supcon_tf.disk import locks
 
@@ -134,119 +97,89 @@ print("held", flush=True)
 """
 
 
-def _linear(run):
-    options = {"crop_area": (), "horizontal_flip": False, "overwrite": True}
-    training.train_linear(config.LinearSettings(str(run), **options))
+def _pretrain(run):
+    recorded = run.recorded(config.PretrainSettings)
+    training.pretrain(dataclasses.replace(recorded, resume=True))
 
 
-_TOOLS = {
-    "linear": (locks.TRAINING, "linear", _linear),
-    "evaluation": (
-        "evaluation",
-        "linear",
-        lambda run: evaluation.evaluate(
-            config.EvaluateSettings(str(run), sample_images=0, plotted_images=0)
-        ),
-    ),
-    "export": (
-        "export",
-        "",
-        lambda run: serving.export(config.ExportSettings(str(run))),
-    ),
-    "conversion": (
-        "conversion",
-        "",
-        lambda run: conversion.convert(config.ConvertSettings(str(run))),
-    ),
-}
+def _train_linear(run):
+    views = {"crop_area": (), "horizontal_flip": False, "overwrite": True}
+    training.train_linear(config.LinearSettings(str(run.path), **views))
 
 
-@pytest.mark.slow(but=["evaluation"])
-@pytest.mark.parametrize("tool", _TOOLS)
-def test_two_that_write_the_same_files(copy_run, tmp_path, tool):
-    run = copy_run(tmp_path / "run").path
-    work, below, use = _TOOLS[tool]
-    before = {
-        path: path.stat().st_mtime_ns for path in (tmp_path / "run").rglob("*")
-    }
-    with processes.holder(_HOLDS, str(run / below), work) as other:
-        with pytest.raises(ValueError, match="one process at a time") as error:
-            use(run)
-        told = str(error.value)
-        assert f"process {other._process.pid} on {socket.gethostname()}" in told
-        assert "\n" not in told
-        # Nor does anybody remove the files under it.
-        settings = config.PretrainSettings(str(run), overwrite=True)
-        with pytest.raises(ValueError, match=f"the {work} of .* one process"):
-            run_files.RunDirectory(settings.run_dir).check_free(overwrite=True)
-        assert (
-            before.items()
-            <= {
-                path: path.stat().st_mtime_ns
-                for path in (tmp_path / "run").rglob("*")
-                if path.name != below or not below
-            }.items()
-            | {
-                path: before.get(path) for path in [tmp_path / "run" / below]
-            }.items()
-        )
-        other.send_signal(signal.SIGKILL)
-        other.wait()
-    assert (run / below / f".{work}.lock").exists()  # of a process that is dead
-    if tool != "conversion":  # takes long
-        use(run)
-        assert not (run / below / f".{work}.lock").exists()
+def _evaluate(run):
+    pictures = {"sample_images": 0, "plotted_images": 0}
+    evaluation.evaluate(config.EvaluateSettings(str(run.path), **pictures))
 
 
-def test_two_trainings_go_on_with_one_run(tmp_path):
-    run = tmp_path / "run"
-    first = runs.start(run, "--epochs=500", "--keep_checkpoints=2")
-    runs.wait_until(lambda: runs.last_step(run) >= 22, [first])
-    refused = runs.end(runs.start(run, "--epochs=500"), 1)
-    (line,) = [
-        text for text in refused.splitlines() if text.startswith("error:")
-    ]
-    assert f"process {first._process.pid} on {socket.gethostname()}" in line
-    assert "Traceback" not in refused and first.poll() is None
-    first.kill()
-    first.wait()
-    last_step = runs.last_step(run)
-    shutil.rmtree(run / "tensorboard")
-    epochs = last_step // 22 + 1
-    flags = run / "settings.flags"
-    flags.write_text(
-        flags.read_text().replace("epochs=500", f"epochs={epochs}")
-    )
-    runs.end(runs.start(run, f"--epochs={epochs}"))
-    lines = (run / "metrics.jsonl").read_text().splitlines()
-    told = [json.loads(line)["epoch"] for line in lines]
-    assert told == [*range(1, epochs + 1)]
-    assert not (run / ".training.lock").exists()
+def _export(run):
+    serving.export(config.ExportSettings(str(run.path)))
 
 
-@pytest.mark.parametrize("kind", ["dead", "alive", "of another machine"])
-def test_a_file_system_without_locks(tmp_path, monkeypatch, kind):
-    """There, who holds one is known by its number and its start."""
+def _convert(run):
+    conversion.convert(config.ConvertSettings(str(run.path)))
 
+
+@pytest.mark.parametrize(
+    ("work", "folder", "write"),
+    [
+        (locks.TRAINING, "", _pretrain),
+        (locks.TRAINING, "linear", _train_linear),
+        ("evaluation", "linear", _evaluate),
+        ("export", "", _export),
+        ("conversion", "", _convert),
+    ],
+)
+def test_a_second_writer_of_the_same_files_is_refused(
+    copy_run, tmp_path, work, folder, write
+):
+    run = copy_run(tmp_path / "run")
+    with processes.holder(_HOLDER, str(run.path / folder), work) as holder:
+        before = _states(tmp_path)
+        owner = f"process {holder._process.pid} on {socket.gethostname()}"
+        message = f"^the {work} of .* one process at a time, .*{owner}, since"
+        with pytest.raises(ValueError, match=message):
+            write(run)
+        with pytest.raises(ValueError, match=message):
+            run.check_free(overwrite=True)
+        assert _states(tmp_path) == before
+
+
+def _states(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+def test_holders_are_known_by_their_process_without_flock(
+    tmp_path, monkeypatch
+):
     def flock(descriptor, operation):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    with processes.holder(_HOLDS, str(tmp_path / "run"), "x") as other:
+    path = tmp_path / "run"
+    lock = path / ".x.lock"
+
+    def is_free():
+        try:
+            locks.check(path, "x")
+            with locks.held(path, "x"):
+                assert json.loads(lock.read_text())["pid"] == os.getpid()
+        except ValueError as error:
+            assert "one process at a time" in str(error)
+            return False
+        return True
+
+    with processes.holder(_HOLDER, str(path), "x") as holder:
         monkeypatch.setattr(fcntl, "flock", flock)
-        lock = tmp_path / "run" / ".x.lock"
-        if kind == "dead":
-            other.kill()
-            other.wait()
-        elif kind == "of another machine":
-            told = json.loads(lock.read_text()) | {"host": "another"}
-            lock.write_text(json.dumps(told))
-        expected = contextlib.nullcontext()
-        if kind == "alive":
-            expected = pytest.raises(ValueError, match="one process at a time")
-        with expected:
-            locks.check(tmp_path / "run", "x")
-        with expected, locks.held(tmp_path / "run", "x"):
-            assert json.loads(lock.read_text())["pid"] == os.getpid()
+        record = lock.read_text()
+        assert not is_free()
+        foreign = json.loads(record) | {"host": "another"}
+        lock.write_text(json.dumps(foreign))
+        assert is_free()
+        path.mkdir(exist_ok=True)
+        lock.write_text(record)
+        holder.kill()
+        holder.wait()
+        assert is_free()
 
 
 def test_a_lock_leaves_nothing(tmp_path):
@@ -322,50 +255,28 @@ def test_folders_that_are_links_to_a_larger_disk(copy_run, tmp_path):
     assert _names(tmp_path) == before
 
 
-def test_a_run_may_begin_with_a_link(tiny_settings, tmp_path):
+def test_a_run_may_begin_with_a_link(tmp_path):
     (tmp_path / "large").mkdir()
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run/checkpoints").symlink_to(tmp_path / "large")
-    for options in ({}, {"overwrite": True}):
-        settings = tiny_settings(tmp_path / "run", epochs=0, **options)
-        training.pretrain(settings)
-        assert _names(tmp_path / "large") >= {"step-00000000"}
+    run = run_files.RunDirectory(tmp_path / "run")
+    run.path.mkdir()
+    os.symlink(tmp_path / "large", run.checkpoints)
+    for overwrite in (False, True):
+        run.check_free(overwrite)
+        run.create(config.PretrainSettings(str(run.path)), ("a", "b"))
+        assert not _names(tmp_path / "large")
+        (run.checkpoints / "step-00000000").mkdir()
 
 
-def test_a_report_that_is_killed_leaves_none_or_a_whole_one(copy_run, tmp_path):
-    run = copy_run(tmp_path / "run")
-    program = """
-from supcon_tf import reports
-import pathlib
-
-page = pathlib.Path(FOLDER) / "report.html"
-sizes = set()
-
-def prepare():
-    page.unlink(missing_ok=True)
-
-def run():
-    reports.write_report([RUN], page)
-
-def verify(count):
-    if page.exists():
-        assert page.read_text().rstrip().endswith("</html>")
-        sizes.add(page.stat().st_size)
-"""
-    (tmp_path / "page").mkdir()
-    program = f"RUN = {str(run.path)!r}\n{program}"
-    assert processes.kill_everywhere(program, tmp_path / "page") >= 2
-
-
-@pytest.mark.parametrize("tool", ["conversion", "export", "evaluation"])
-def test_a_target_that_cannot_be_written_is_found_first(
-    copy_run, tmp_path, tool, monkeypatch
+@pytest.mark.parametrize(
+    ("write", "folder"),
+    [(_convert, "converted"), (_export, "export"), (_evaluate, "encoded")],
+)
+def test_an_unwritable_target_is_refused_before_any_work(
+    copy_run, tmp_path, write, folder, monkeypatch
 ):
-    run = copy_run(tmp_path / "run").path
-    _, _, use = _TOOLS[tool]
-    folder = {"conversion": "converted", "export": "export"}.get(tool)
-    (tmp_path / "run" / (folder or "encoded")).write_text("a file")
-    monkeypatch.setattr(training.Run, "source", None)  # no work before
+    run = copy_run(tmp_path / "run")
+    (run.path / folder).write_text("a file")
+    monkeypatch.setattr(training.Run, "source", None)
     monkeypatch.setattr(training.Run, "encoder", None)
     with pytest.raises(ValueError, match="`run_dir` must be a folder that can"):
-        use(run)
+        write(run)

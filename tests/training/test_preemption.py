@@ -119,9 +119,7 @@ class Terminal:
         fcntl.ioctl(self._master, termios.TIOCSWINSZ, size)
         path = processes.ROOT / "tools" / f"{tool}.py"
         arguments = os.ttyname(self._slave), handler, str(path), *flags
-        self.process = forks.Fork(
-            _IN_TERMINAL, *arguments, cwd=processes.ROOT
-        )
+        self.process = forks.Fork(_IN_TERMINAL, *arguments, cwd=processes.ROOT)
         self.shown = ""
 
     def wait_for(self, text):
