@@ -202,7 +202,6 @@ def test_what_may_be_opened_is_tested_row_by_row():
 
 # Tests of several modules at once.
 WHOLE = {
-    "test_beginnings",
     "test_compilation",
     "test_configs",
     "test_draws",

@@ -96,14 +96,15 @@ class DataWait(keras.callbacks.Callback):
     A step must end before the next one starts. `StopOnNonFiniteLoss` sees to
     that by reading every loss; else the figure of a GPU is an upper bound.
 
-    Fit on the dataset of `attach`, and put this before the callbacks that read
-    the figure.
+    Fit once, on the dataset of `attach`, and put the callback before those that
+    read the figure.
     """
 
     def __init__(self):
         super().__init__()
         self._arrivals = np.zeros([_SLOTS])
         self._batches_per_step = 1
+        self._step = 0
 
     def attach(
         self, dataset: tf.data.Dataset, batches_per_step: int = 1
@@ -134,9 +135,6 @@ class DataWait(keras.callbacks.Callback):
         options.experimental_optimization.inject_prefetch = False
         numbered = tf.data.Dataset.zip((tf.data.Dataset.counter(), dataset))
         return numbered.map(stamp).with_options(options)
-
-    def on_train_begin(self, logs: dict | None = None) -> None:
-        self._step = 0
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         self._epoch_start = time.perf_counter()

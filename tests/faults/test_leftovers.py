@@ -1,4 +1,4 @@
-"""The next command removes the partial files of dead processes, and no others."""
+"""Commands remove the partial files of dead processes, and no other files."""
 
 import dataclasses
 import os

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from supcon_tf import config, evaluation, sweeps, training
+from supcon_tf import config, evaluation, serving, sweeps, training
 from supcon_tf.host import trust
 from tests import forks, processes
 
@@ -59,7 +59,7 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_command_imports_what_a_run_names(command, theirs, tmp_path):
+def test_no_command_imports_the_network_of_a_run(command, theirs, tmp_path):
     (tmp_path / "ours.flags").write_text("--flagfile=theirs/settings.flags\n")
     name, *flags = command.split()
     process = tool(tmp_path, name, "--run_dir=theirs", *flags)
@@ -89,7 +89,7 @@ OTHERS = (
 
 
 @pytest.mark.parametrize(("flag", "before", "command"), OTHERS)
-def test_nor_what_else_a_run_names(
+def test_no_command_imports_other_functions_of_a_run(
     flag, before, command, with_module, tmp_path
 ):
     text = with_module.settings_file.read_text()
@@ -108,15 +108,17 @@ def test_nor_what_else_a_run_names(
     assert not (tmp_path / "ran").exists()
 
 
-def test_what_needs_no_code_of_a_run_runs_none(with_module, tmp_path):
+def test_commands_without_need_of_code_run_none(
+    with_module, tmp_path, monkeypatch
+):
     text = with_module.settings_file.read_text()
     for flag, before in (("augmentation", "simaugment"), ("objective", "sup")):
         assert f"--{flag}={before}" in text
         text = text.replace(f"--{flag}={before}", f"--{flag}=theirs.net:")
     with_module.settings_file.write_text(text)
-    for name in ("evaluate", "export"):
-        process = tool(tmp_path, name, "--run_dir=theirs")
-        assert process.returncode == 0, process.stderr
+    monkeypatch.chdir(tmp_path)
+    evaluation.evaluate(config.EvaluateSettings("theirs", plotted_images=0))
+    serving.export(config.ExportSettings("theirs"))
     samples = with_module.stage("linear").samples_file
     assert "views" not in np.load(samples)
     opened = training.Run.open(with_module.path)
@@ -133,7 +135,7 @@ def test_what_needs_no_code_of_a_run_runs_none(with_module, tmp_path):
         "--evaluate_flagfile=theirs.flags",
     ],
 )
-def test_no_run_brings_a_sweep(line, with_module, tmp_path):
+def test_no_run_begins_a_sweep(line, with_module, tmp_path):
     text = with_module.settings_file.read_text()
     with_module.settings_file.write_text(
         text.replace("# end", f"{line}\n# end")
@@ -145,7 +147,7 @@ def test_no_run_brings_a_sweep(line, with_module, tmp_path):
     assert "must be a setting, as no file of a run includes an" in message
 
 
-def test_no_flagfile_of_a_sweep_names_what_a_run_does(with_module, tmp_path):
+def test_no_flagfile_in_a_run_names_the_code_of_a_sweep(with_module, tmp_path):
     for flag, text in (
         ("linear_flagfile", "--augmentation=theirs.net:make"),
         ("evaluate_flagfile", "--measures=theirs.net:make"),
@@ -163,7 +165,7 @@ def test_no_flagfile_of_a_sweep_names_what_a_run_does(with_module, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_what_the_command_names_is_imported(theirs, tmp_path, monkeypatch):
+def test_a_module_of_the_command_is_imported(theirs, tmp_path, monkeypatch):
     (theirs.path / "net.py").rename(tmp_path / "net_of_ours.py")
     text = theirs.settings_file.read_text()
     text = text.replace("theirs.net:make", "net_of_ours:make")
@@ -179,7 +181,7 @@ def test_what_the_command_names_is_imported(theirs, tmp_path, monkeypatch):
     assert encoder.representation_dim and (tmp_path / "ran").exists()
 
 
-def test_a_module_lies_in_a_run_by_any_way(theirs, tmp_path, monkeypatch):
+def test_modules_in_a_run_are_refused(theirs, tmp_path, monkeypatch):
     """By a link, a package, the current folder, or what it imports."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.chdir(tmp_path)

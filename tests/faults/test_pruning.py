@@ -6,9 +6,8 @@ import shutil
 import numpy as np
 import pytest
 
-from supcon_tf import config, evaluation, run_files
+from supcon_tf import run_files
 from supcon_tf.training import checkpoints, runs
-from tests import processes
 
 
 def add(run, step):
@@ -18,7 +17,7 @@ def add(run, step):
     shutil.copytree(newest, path)
 
 
-def test_a_checkpoint_that_is_read_stays(copy_run, tmp_path):
+def test_a_checkpoint_with_a_reader_stays(copy_run, tmp_path):
     run = copy_run(tmp_path / "run")
     opened = runs.open_run(run.path)
     assert opened.checkpoint.endswith("step-00000006")
@@ -39,7 +38,7 @@ def test_a_checkpoint_that_is_read_stays(copy_run, tmp_path):
     ]
 
 
-def test_one_that_is_pruned_as_it_is_opened_is_not_taken(copy_run, tmp_path):
+def test_a_checkpoint_pruned_while_opened_is_passed_over(copy_run, tmp_path):
     run = copy_run(tmp_path / "run")
     add(run, 7)
     offered = iter([6, 7])
@@ -50,14 +49,14 @@ def test_one_that_is_pruned_as_it_is_opened_is_not_taken(copy_run, tmp_path):
             run_files.path_of(run.checkpoints, 6).rmtree()
         return str(run_files.path_of(run.checkpoints, step))
 
-    path, holds = checkpoints.hold(newest)
-    assert path.endswith("step-00000007") and holds is not None
-    os.close(holds)
+    path, descriptor = checkpoints.hold(newest)
+    assert path.endswith("step-00000007") and descriptor is not None
+    os.close(descriptor)
     with pytest.raises(ValueError, match="x must be there, but was removed"):
         checkpoints.hold(lambda: str(tmp_path / "x"))
 
 
-def test_one_that_is_gone_all_the_same_is_said(copy_run, tmp_path):
+def test_a_missing_checkpoint_is_named(copy_run, tmp_path):
     """As on a file system without locks."""
     run = copy_run(tmp_path / "run")
     opened = runs.open_run(run.path)
@@ -66,27 +65,3 @@ def test_one_that_is_gone_all_the_same_is_said(copy_run, tmp_path):
     for read in (lambda: opened.encoder, lambda: opened.identity):
         with pytest.raises(ValueError, match=message):
             read()
-
-
-@pytest.mark.slow
-def test_evaluate_beside_a_training_that_saves_every_step(tmp_path):
-    """Every evaluation is of one checkpoint, whatever is pruned meanwhile."""
-    training = processes.start(
-        tmp_path / "run",
-        *("--dataset=digits", "--epochs=1000"),
-        *("--checkpoint_steps=1", "--keep_checkpoints=1"),
-    )
-    try:
-        processes.wait_until(
-            lambda: processes.last_step(tmp_path / "run"), [training]
-        )
-        settings = config.EvaluateSettings(
-            str(tmp_path / "run"), sample_images=0, plotted_images=0
-        )
-        for _ in range(3):
-            measured = evaluation.evaluate(settings)
-            name = measured["made_of"]["encoder"]["checkpoint"]
-            assert measured["encoder"].endswith(name)
-    finally:
-        training.kill()
-        training.wait()

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import pathlib
 
 import pytest
 
@@ -146,7 +147,7 @@ def test_paths_move_with_a_run(tmp_path):
     recorded = {
         "run_dir": f"{before}/runs/a",
         "data_dir": f"{before}/photos",
-        "hierarchy": "names",
+        "hierarchy": f"{before}/parents.csv",
         "train_file": "tfds:glue/sst2:train",
         "test_file": f"{before}/runs/a/test.tsv",
         "init_from": f"{before}/runs/b",
@@ -154,24 +155,26 @@ def test_paths_move_with_a_run(tmp_path):
     (tmp_path / "now" / "runs" / "a").mkdir(parents=True)
     run_dir = tmp_path / "now" / "runs" / "a"
     assert run_files.moved_data(recorded, run_dir) == {}  # nothing is there
-    for name in ("photos", "runs/a/test.tsv", "runs/b"):
+    for name in ("photos", "parents.csv", "runs/a/test.tsv", "runs/b"):
         (tmp_path / "now" / name).mkdir()
     photos = {"data_dir": f"{tmp_path}/now/photos"}
+    photos["hierarchy"] = f"{tmp_path}/now/parents.csv"
     texts = {"test_file": f"{tmp_path}/now/runs/a/test.tsv"}
     assert run_files.moved_data(recorded, run_dir) == photos | texts
-    (before / "photos").mkdir(parents=True)  # which is still there
+    for name in photos.values():  # the former paths exist
+        pathlib.Path(name.replace("/now/", "/before/")).mkdir(parents=True)
     assert run_files.moved_data(recorded, run_dir) == texts
-    for place in ("runs/a", "gs://bucket/a"):
-        other = recorded | {"run_dir": place}
+    for path in ("runs/a", "gs://bucket/a"):
+        other = recorded | {"run_dir": path}
         assert run_files.moved_data(other, run_dir) == {}
     assert run_files.moved_data(recorded, "gs://bucket/a") == {}
 
 
-def test_where_a_run_is_is_recorded_whole(tmp_path, monkeypatch):
+def test_a_run_records_its_absolute_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for place in ("runs/a", "./runs/a/", f"{tmp_path}/runs/a"):
-        run = run_files.RunDirectory(place)
-        run.create(config.PretrainSettings(place), ("cat", "dog"))
+    for path in ("runs/a", "./runs/a/", f"{tmp_path}/runs/a"):
+        run = run_files.RunDirectory(path)
+        run.create(config.PretrainSettings(path), ("cat", "dog"))
         assert run.flags()["run_dir"] == f"{tmp_path}/runs/a"
 
 

@@ -1,10 +1,12 @@
-"""From settings to models, losses and optimizers, and what is printed."""
+"""From settings to models, losses and optimizers, and their printed lines."""
+
+import dataclasses
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, losses, models, training
+from supcon_tf import config, data, losses, models, training
 from supcon_tf.keras_2 import keras
 from supcon_tf.optimizers import lamb
 from supcon_tf.training import builders, console
@@ -35,6 +37,18 @@ from supcon_tf.training import builders, console
             losses.NPairsLoss,
             None,
         ),
+        (
+            {"objective": "paco"},
+            "projection_head centres",
+            losses.PaCoLoss,
+            None,
+        ),
+        (
+            {"objective": "bcl"},
+            "projection_head centres",
+            losses.BalancedSupConLoss,
+            None,
+        ),
     ],
 )
 def test_every_objective_has_its_model_and_loss(
@@ -43,7 +57,8 @@ def test_every_objective_has_its_model_and_loss(
     settings = tiny_settings(**overrides, label_smoothing=0.0)
     model = builders.model(settings, 7)
     assert set(builders.checkpointed(model)) == {"encoder", *parts.split()}
-    assert type(builders.loss(settings)) is loss
+    images = data.from_arrays(np.zeros([7, 8, 8, 3], np.uint8), np.arange(7))
+    assert type(builders.loss(settings, model, images)) is loss
     assert settings.has_classifier == ("classifier" in parts)
     if "projection_head" in parts:
         assert (model.classifier is None) == ("classifier" not in parts)
@@ -57,8 +72,10 @@ def test_every_objective_has_its_model_and_loss(
         assert builders.loss(smoothed).label_smoothing == 0.1
 
 
-def test_chunks_take_their_own_batch_norm(tiny_settings, mirrored_strategy):
-    """A loop cannot synchronize: the default flags must work on replicas."""
+def test_chunks_have_batch_norm_without_synchronization(
+    tiny_settings, mirrored_strategy
+):
+    """A loop over chunks cannot synchronize replicas."""
     for chunks in (1, 4):
         settings = tiny_settings(
             gradient_cache_chunks=chunks, projection_batch_norm=True
@@ -137,32 +154,12 @@ def test_every_optimizer_gets_its_settings(name, capsys):
     }
     console.print_optimizer(settings)
     assert capsys.readouterr().out.startswith(f"optimizer    {text}")
+    clipped = dataclasses.replace(settings, clip_norm=0.5)
+    assert builders.optimizer(clipped, EPOCH_STEPS).global_clipnorm == 0.5
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_a_long_gradient_is_clipped(name):
-    settings = linear(optimizer=name, clip_norm=0.5)
-    assert builders.optimizer(settings, EPOCH_STEPS).global_clipnorm == 0.5
-
-
-def test_clipping_is_by_the_norm_over_all_weights():
-    moved = []
-    for clip_norm in (None, 0.5):
-        optimizer = builders.optimizer(
-            linear(weight_decay=0.0, clip_norm=clip_norm), EPOCH_STEPS
-        )
-        weights = [tf.Variable([0.0, 0.0]), tf.Variable([[0.0]])]
-        gradients = [tf.constant([0.0, 3.0]), tf.constant([[4.0]])]
-        optimizer.apply_gradients(zip(gradients, weights, strict=True))
-        moved.append([weights[0][1].numpy(), weights[1][0, 0].numpy()])
-    assert moved[1] == pytest.approx(
-        [weight / 10 for weight in moved[0]], rel=1e-5
-    )
-    assert moved[0][0] != 0
-
-
-def test_rows_that_occur_twice_are_clipped_as_one():
-    """Those of an embedding: [3, 4] is of length 5, its parts of sqrt(13)."""
+def test_repeated_rows_are_clipped_by_the_norm_of_their_sum():
+    """Rows of an embedding: [3, 4] has length 5, its parts sqrt(13)."""
     table = tf.Variable([[0.0, 0.0]])
     optimizer = builders.optimizer(
         linear(optimizer="sgd", nesterov=False, momentum=0, clip_norm=0.5),
@@ -212,17 +209,14 @@ def test_every_schedule_gets_its_settings(name, capsys):
     assert schedule.get_config() == (
         {"peak": 0.2, "warmup_steps": 25} | numbers
     )
+    untrained = dataclasses.replace(settings, epochs=0, decay_boundaries=())
+    untrained = builders.schedule(untrained, EPOCH_STEPS)
+    assert untrained.get_config()["warmup_steps"] == 0
     console.print_optimizer(settings)
     assert capsys.readouterr().out.endswith(
         "; learning rate 0.2 (whatever the batch), warm-up 2.5 epochs, "
         f"{text}\n"
     )
-
-
-def test_a_run_of_no_epochs_has_an_optimizer():
-    settings = linear(epochs=0, warmup_epochs=5.0)
-    schedule = builders.schedule(settings, EPOCH_STEPS)
-    assert schedule.get_config()["warmup_steps"] == 0
 
 
 def test_boundaries_that_never_decay_are_refused():

@@ -1,4 +1,4 @@
-"""What is kept of epochs, warned of and stopped for, where it is due."""
+"""Records of epochs, warnings, and stops of a training."""
 
 import dataclasses
 import math
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from supcon_tf import config, run_files, training
 from supcon_tf.keras_2 import keras
-from supcon_tf.training import builders, callbacks
+from supcon_tf.training import callbacks
 
 REMEDY = "try a --learning_rate ten times as large or as small, and milder"
 
@@ -25,7 +25,7 @@ def with_model(callback):
 
 
 def printed_after(epochs, capsys, steps=100, kind=None, **arguments):
-    """What the callback prints over epochs that end with these figures."""
+    """The printed lines of the callback over epochs with these figures."""
     warning = with_model((kind or callbacks.CollapseWarning)(**arguments))
     for epoch, figures in enumerate(epochs):
         for batch in range(steps):
@@ -44,14 +44,14 @@ def printed_after(epochs, capsys, steps=100, kind=None, **arguments):
         ({"mean_cosine": 0.9951}, "projections collapsed"),
     ],
 )
-def test_a_collapse_is_said_once_with_its_remedy(figures, seen, capsys):
+def test_a_collapse_has_a_single_warning_with_a_remedy(figures, seen, capsys):
     printed = printed_after([figures] * 3, capsys)
     (line,) = printed.splitlines()
     assert line.startswith("warning ")
     assert seen in line and "after 100 steps" in line and REMEDY in line
 
 
-def test_a_healthy_epoch_and_a_fresh_encoder_are_not_warned_of(capsys):
+def test_healthy_epochs_and_fresh_encoders_have_no_warning(capsys):
     for figures in (
         {"loss/chance": 0.989, "mean_cosine": 0.98},
         {"loss/chance": 1.011},
@@ -65,33 +65,7 @@ def test_a_healthy_epoch_and_a_fresh_encoder_are_not_warned_of(capsys):
     assert "after 100 steps" in printed
 
 
-@pytest.mark.slow
-def test_a_run_warns_once_where_it_collapses(
-    tiny_settings, capsys, monkeypatch
-):
-    """A head of equal weights gives all views the same projection."""
-    model_builder = builders.model
-
-    def collapsed(settings, num_classes):
-        model = model_builder(settings, num_classes)
-        for weight in model.projection_head.trainable_weights:
-            weight.assign(tf.ones_like(weight))
-        return model
-
-    monkeypatch.setattr(builders, "model", collapsed)
-    warning = callbacks.CollapseWarning
-    # After 100 steps: test_monitoring.
-    monkeypatch.setattr(callbacks, "CollapseWarning", lambda _: warning(6))
-    settings = tiny_settings(epochs=3, projection_batch_norm=False)
-    run = training.pretrain(settings)
-    lines = capsys.readouterr().out.splitlines()
-    (said,) = [line for line in lines if line.startswith("warning")]
-    assert "mean cosine is 1.0" in said and REMEDY in said
-    figures = run.metrics()[-1]
-    assert {"contrastive_accuracy", "mean_cosine", "alignment"} < set(figures)
-
-
-def test_a_wait_for_data_is_said_once_with_what_helps(capsys):
+def test_a_wait_for_data_has_a_single_warning_with_remedies(capsys):
     epochs = [{"data_wait": share} for share in (0.9, 0.25, 0.616, 0.7)]
     printed = printed_after(
         epochs, capsys, 50, callbacks.InputBoundWarning, after_steps=100
@@ -113,7 +87,7 @@ def test_a_wait_for_data_is_said_once_with_what_helps(capsys):
         assert warning.warned == bool(seen)
 
 
-def test_metrics_are_json_and_go_on_where_the_run_does(tmp_path):
+def test_metrics_are_json_and_continue_in_a_resumed_run(tmp_path):
     file = callbacks.EpochRecords(run_files.RunDirectory(tmp_path))
     path = file.run.metrics_file
     file.on_train_begin()
@@ -129,7 +103,7 @@ def test_metrics_are_json_and_go_on_where_the_run_does(tmp_path):
     with path.open("a") as torn:
         torn.write('{"epoch": 4, "lo')
     assert run_files.read_metrics(path) == expected
-    # Elsewhere, too, where the run goes on.
+    # A damaged line inside the file, too, in a resumed run.
     path.write_bytes(b"\xff\n" + path.read_bytes())
     resumed = callbacks.EpochRecords(file.run, start_epoch=2)
     resumed.on_train_begin()
@@ -164,7 +138,7 @@ def test_a_loss_that_is_not_finite_is_named_with_its_step():
     )
 
 
-def test_any_loss_stops_and_no_other_metric(monkeypatch, capsys):
+def test_losses_stop_a_training_and_other_metrics_do_not(monkeypatch, capsys):
     stop = with_model(callbacks.StopOnNonFiniteLoss())
     good = {"loss": 1.0, "classifier_loss": 2.0, "uniformity": math.nan}
     stop.on_train_batch_end(0, good)
@@ -176,7 +150,7 @@ def test_any_loss_stops_and_no_other_metric(monkeypatch, capsys):
 
 
 def test_a_weight_that_is_not_finite_is_named(mirrored_strategy):
-    """Of layers, of batch norm's statistics, of the optimizer's state."""
+    """A weight of a layer, a statistic of batch norm, a state of SGD."""
     for strategy in (tf.distribute.get_strategy(), mirrored_strategy):
         with strategy.scope():
             model = keras.Sequential(

@@ -1,4 +1,4 @@
-"""The chance level of a run is what its own loss makes of equal projections."""
+"""The chance level of a run is its loss of equal projections."""
 
 import dataclasses
 import functools
@@ -83,32 +83,22 @@ def measured(settings, images, parts=1):
 CASES = {
     "simclr": {"objective": "simclr", "num_views": 3},
     "joint": {"objective": "supcon+ce", "denominator": "one_positive"},
-    "one_positive": {"denominator": "one_positive"},
     "only_negatives": {"denominator": "only_negatives"},
-    "in": {"denominator": "one_positive", "formulation": "in"},
     "margin": {"denominator": "sincere", "margin": 0.7, "hardness": 2.0},
-    "harder": {"hardness": 2.0, "positives_cap": 3},
     "spread": {"denominator": "sincere", "spread": 0.4},
     "spread_cap": {"positives_cap": 3, "spread": 0.4, "hardness": 1.0},
-    "unsupervised": {
-        "denominator": "one_positive",
-        "unsupervised_classes": ("0", "3"),
-    },
     "unsupervised_queue": {
         "denominator": "only_negatives",
         "unsupervised_classes": ("1",),
         "queue_size": 48,
     },
     "cap": {"positives_cap": 4, "formulation": "in"},
-    "cap_one": {"positives_cap": 2, "denominator": "one_positive"},
     "one_view": {"num_views": 1},
     "one_view_negatives": {"num_views": 1, "denominator": "only_negatives"},
     "queue": {"queue_size": 48},
-    "queue_one": {"queue_size": 48, "denominator": "one_positive"},
     "queue_cap": {"queue_size": 48, "positives_cap": 5, "num_views": 1},
     "queue_long": {"queue_size": 300, "denominator": "only_negatives"},
     "balanced": {"images_per_class": 4, "denominator": "one_positive"},
-    "balanced_view": {"images_per_class": 4, "num_views": 1},
     "unscaled": {
         "temperature": 0.5,
         "scale_by_temperature": False,
@@ -136,30 +126,22 @@ def test_every_option_of_the_loss_has_a_case():
     assert names <= {name for options in CASES.values() for name in options}
 
 
-@pytest.mark.slow(
-    but=[
-        "one_positive",
-        "only_negatives",
-        "in",
-        "margin",
-        "harder",
-        "spread_cap",
-        "unsupervised_queue",
-        "cap",
-        "one_view_negatives",
-        "queue_cap",
-        "balanced",
-        "unscaled",
-    ]
+DEFAULT_CASES = (
+    *("margin", "spread_cap", "unsupervised_queue", "one_view_negatives"),
+    *("queue_cap", "balanced", "unscaled"),
 )
+
+
+@pytest.mark.slow(but=DEFAULT_CASES)
 @pytest.mark.parametrize("options", CASES.values(), ids=CASES)
 def test_equal_projections_have_the_level(options):
     assert_level(settings_of(**options), source())
 
 
-@pytest.mark.parametrize("denominator", ["all", "one_positive"])
-@pytest.mark.parametrize("per_class", [None, 4])
-def test_a_replica_may_contrast_its_own_part(denominator, per_class):
+@pytest.mark.parametrize(
+    ("denominator", "per_class"), [("all", 4), ("one_positive", None)]
+)
+def test_replicas_may_contrast_their_parts_alone(denominator, per_class):
     options = {"denominator": denominator, "images_per_class": per_class}
     alone = settings_of(**options, cross_replica=False)
     level = assert_level(alone, source(), replicas=2, parts=2)
@@ -170,43 +152,9 @@ def test_a_replica_may_contrast_its_own_part(denominator, per_class):
     )
 
 
-@pytest.mark.slow
-def test_replicas_have_the_level(mirrored_strategy):
-    images = source()
-    for cross_replica in (True, False):
-        settings = settings_of(
-            denominator="one_positive", cross_replica=cross_replica
-        )
-        loss = builders.loss(settings, None, images)
-        loss.reduction = keras.losses.Reduction.NONE
-
-        @tf.function
-        def step(labels, loss=loss):
-            z = tf.ones([BATCH // 2, 2, 2])
-            values = mirrored_strategy.run(
-                lambda part: tf.reduce_mean(loss(part, z)), args=(labels,)
-            )
-            return mirrored_strategy.reduce("MEAN", values, axis=None)
-
-        means = []
-        for labels in batches(images, settings):
-            parts = np.split(labels, 2)
-            means.append(
-                step(
-                    mirrored_strategy.experimental_distribute_values_from_function(
-                        lambda context, parts=parts: tf.constant(
-                            parts[context.replica_id_in_sync_group]
-                        )
-                    )
-                )
-            )
-        level = chance.level(settings, 2, images)
-        assert level == pytest.approx(np.mean(means), rel=5e-3)
-
-
 @pytest.mark.slow(
     but=[
-        "{'denominator': 'one_positive'}-any",
+        "{'num_views': 1}-any",
         "{'num_views': 1}-all",
         "{'denominator': 'only_negatives', 'positives_cap': 6}-jaccard",
     ]
@@ -221,17 +169,14 @@ def test_replicas_have_the_level(mirrored_strategy):
     ],
     ids=str,
 )
-def test_images_of_several_labels_have_it(positives, options):
+def test_images_of_several_labels_have_a_level(positives, options):
     settings = settings_of(multi_label=True, positives=positives, **options)
     assert_level(settings, multilabel_source())
 
 
 @pytest.mark.parametrize("kind", ["soft", "cosine"])
-@pytest.mark.parametrize(
-    "options", [{}, {"objective": "supcon+ce"}, {"formulation": "in"}], ids=str
-)
-def test_mixed_images_have_it_where_all_rows_are_contrasts(kind, options):
-    settings = settings_of(mixing="mixup", positives=kind, **options)
+def test_mixed_images_have_a_level_where_all_rows_are_contrasts(kind):
+    settings = settings_of(mixing="mixup", positives=kind)
     loss = builders.loss(settings)
     soft = np.random.default_rng(0).dirichlet([0.5] * 5, BATCH)
     level = float(loss(soft, tf.ones([BATCH, 2, 2])))
@@ -247,7 +192,7 @@ def test_mixed_images_have_it_where_all_rows_are_contrasts(kind, options):
 
 
 @pytest.mark.parametrize("denominator", ["all", "one_positive"])
-def test_classes_with_parents_have_it(denominator):
+def test_classes_with_parents_have_a_level(denominator):
     settings = settings_of(hierarchy="names", denominator=denominator)
     images = source(names=TREE.split())
     assert_level(settings, images)
@@ -256,7 +201,7 @@ def test_classes_with_parents_have_it(denominator):
 
 
 @pytest.mark.parametrize("per_class", [None, 4])
-def test_texts_of_one_view_have_it(per_class):
+def test_texts_of_a_view_have_a_level(per_class):
     settings = config.FinetuneTextSettings(
         "x",
         model="m",
@@ -269,7 +214,6 @@ def test_texts_of_one_view_have_it(per_class):
 
 
 def test_the_level_of_the_digits():
-    """That of the issue: 0.5541 was printed, the loss began at 0.5444."""
     labels = np.arange(1280) % 10
     images = data.from_arrays(np.zeros([1280, 8, 8, 3], np.uint8), labels)
     settings = config.PretrainSettings(

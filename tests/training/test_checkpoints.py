@@ -33,7 +33,7 @@ def directory(tmp_path):
     return epath.Path(tmp_path / "checkpoints")
 
 
-def test_a_checkpoint_holds_its_parts_and_how_far_the_run_was(directory):
+def test_a_checkpoint_has_its_parts_and_the_position_of_the_run(directory):
     assert run_files.steps_in(directory) == []
     save(directory, 7, loss=[1.5, 3.0])
     save(directory, 123_456_789)
@@ -55,7 +55,7 @@ def test_only_the_chief_leaves_files(directory):
     assert not directory.exists()
 
 
-def test_a_step_that_is_saved_again_is_replaced_and_half_of_one_is_none(
+def test_a_step_is_replaced_and_partial_steps_are_removed(
     directory,
 ):
     for value in (1, 2):
@@ -63,15 +63,14 @@ def test_a_step_that_is_saved_again_is_replaced_and_half_of_one_is_none(
     part = Part(0)
     checkpoints.restore(run_files.path_of(directory, 5), part=part)
     assert part.inner["bias"].numpy() == 2
-    half = f".step-00000006.{uuid.uuid4()}.partial"
-    for name in (".partial6", half):
-        (directory / name / "variables").mkdir(parents=True)
+    partial = f".step-00000006.{uuid.uuid4()}.partial"
+    (directory / partial / "variables").mkdir(parents=True)
     assert run_files.steps_in(directory) == [5]
     checkpoints.remove_partial(directory)
     assert [path.name for path in directory.iterdir()] == ["step-00000005"]
 
 
-def test_the_newest_and_the_ones_for_good_are_kept(directory):
+def test_pruning_keeps_the_newest_and_every_third_step(directory):
     for step in range(1, 10):
         save(directory, step)
     checkpoints.prune(directory, 2, 3)
@@ -197,14 +196,14 @@ def checkpoint_names(prefix):
     return [key.removesuffix(suffix) for key in names if key.endswith(suffix)]
 
 
-def test_variables_of_a_run_have_the_names_they_always_had(finished_run):
+def test_names_of_variables_of_a_run_never_change(finished_run):
     stage = finished_run.stage("linear")
     for run, expected in ((finished_run, PRETRAINING), (stage, LINEAR)):
         prefix = f"{run.latest_checkpoint()}/variables"
         assert counts(checkpoint_names(prefix)) == expected
 
 
-def test_variables_of_a_resnet_have_the_names_they_always_had(tmp_path):
+def test_names_of_variables_of_a_resnet_never_change(tmp_path):
     encoder = models.Encoder("resnet18", width=0.05)
     encoder.build((None, 32, 32, 3))
     tf.train.Checkpoint(encoder=encoder).write(str(tmp_path / "variables"))

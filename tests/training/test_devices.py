@@ -1,4 +1,4 @@
-"""What a run needs of its devices, and what each worker reads."""
+"""Devices of a run, and the data of each worker."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_xla_takes_one_replica(two_replicas, float32_policy, monkeypatch):
         settings(jit_compile=True, deterministic=True)
 
 
-def test_what_a_tpu_cannot_do_is_refused_by_the_settings():
+def test_settings_refuse_wrong_options_of_a_tpu():
     tpu = {"strategy": "tpu", "tpu": "name"}
     pretrain, linear = config.PretrainSettings, config.LinearSettings
     half = tpu | {"precision": "mixed_float16"}
@@ -73,7 +73,7 @@ def test_precision_and_seed_are_set(float32_policy):
     assert draws[0] == draws[1]
 
 
-def test_one_worker_gets_its_batches_as_they_are(mirrored_strategy):
+def test_a_single_worker_gets_the_global_batches(mirrored_strategy):
     batches = tf.data.Dataset.range(4)
     shards = []
 
@@ -86,7 +86,7 @@ def test_one_worker_gets_its_batches_as_they_are(mirrored_strategy):
     devices.wait_for_all(mirrored_strategy)
 
 
-def test_replicas_of_one_worker_share_its_batch(mirrored_strategy, monkeypatch):
+def test_replicas_of_a_worker_share_its_batch(mirrored_strategy, monkeypatch):
     """A worker of two devices among others, as the strategy would ask it."""
     monkeypatch.setattr(distribute, "num_workers", lambda strategy: 2)
     batches = devices.distributed(
@@ -99,7 +99,7 @@ def test_replicas_of_one_worker_share_its_batch(mirrored_strategy, monkeypatch):
     assert seen == [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]
 
 
-def test_workers_read_files_of_their_own_where_asked(
+def test_workers_read_different_files_by_auto_shard(
     mirrored_strategy, monkeypatch
 ):
     by_file = settings(auto_shard="file")
@@ -109,7 +109,7 @@ def test_workers_read_files_of_their_own_where_asked(
     assert devices.file_shard(settings(), mirrored_strategy) is None
 
 
-def test_the_header_says_where_and_how(
+def test_the_header_has_devices_and_precision(
     mirrored_strategy, float32_policy, capsys
 ):
     keras.mixed_precision.set_global_policy("mixed_bfloat16")

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import training
-from supcon_tf.training import initial, runs
+from supcon_tf.training import builders, initial, jobs, runs, stages
 
 
 @pytest.fixture(scope="module")
@@ -21,102 +21,57 @@ def assert_equal(layer, other):
         np.testing.assert_array_equal(a, b)
 
 
-def test_the_encoder_of_a_run_starts_another(source, tiny_settings, tmp_path):
-    """Other data, classes and size; its architecture need not be said."""
-    settings = tiny_settings(
-        tmp_path / "run",
-        dataset="digits",
-        data_dir=None,
-        image_size=24,
-        epochs=0,
-        init_from=str(source.files.path),
-        architecture="resnet50",  # the default: not given
-        width=1.0,
-    )
-    training.pretrain(settings)
-    run = runs.Run.open(tmp_path / "run")
-    assert run.settings.architecture == source.settings.architecture
-    assert run.settings.width == source.settings.width
-    assert len(run.class_names) == 10
-    assert_equal(run.encoder, source.encoder)
-    weights = str(tmp_path / "encoder.weights.h5")
-    training.load_encoder(source.files.path).save_weights(weights)
-    training.pretrain(tiny_settings(tmp_path / "b", epochs=0, weights=weights))
-    assert_equal(training.load_encoder(tmp_path / "b"), source.encoder)
-
-
-def test_the_head_comes_too(source, tiny_settings, tmp_path):
-    """And what began so goes on where that is no more."""
-    moved = tmp_path / "moved"
-    shutil.copytree(source.files.path, tmp_path / "first")
-    options = {"init_from": str(tmp_path / "first"), "init_head": True}
-    settings = tiny_settings(tmp_path / "second", epochs=0, **options)
-    training.pretrain(settings)
-    heads = [
-        {
-            name: value
-            for name, value in stored(run).items()
-            if name.startswith("projection_head/") and "OPTIM" not in name
-        }
-        for run in (source.files, training.RunDirectory(tmp_path / "second"))
-    ]
-    assert heads[0] and heads[0].keys() == heads[1].keys()
-    for name, value in heads[0].items():
-        np.testing.assert_array_equal(value, heads[1][name])
-    (tmp_path / "first").rename(moved)
-    training.pretrain(dataclasses.replace(settings, resume=True))
-
-
-def stored(run):
-    """The arrays of the newest checkpoint by their names."""
+def head_weights(run):
     path = f"{run.latest_checkpoint()}/variables"
     return {
         name: tf.train.load_variable(path, name)
         for name, _ in tf.train.list_variables(path)
+        if name.startswith("projection_head/") and "OPTIM" not in name
     }
 
 
-@pytest.mark.slow
-def test_the_head_comes_too_and_what_was_begun_goes_on(
+def test_a_run_starts_with_the_encoder_and_head_of_another(
     source, tiny_settings, tmp_path
 ):
-    moved = tmp_path / "moved"
-    first = tiny_settings(tmp_path / "first", epochs=0)
-    training.pretrain(first)
-    second = tiny_settings(
+    """On other data; it resumes after the other run has moved."""
+    shutil.copytree(source.files.path, tmp_path / "first")
+    settings = tiny_settings(
         tmp_path / "second",
-        epochs=1,
+        dataset="digits",
+        data_dir=None,
+        image_size=24,
+        epochs=0,
         init_from=str(tmp_path / "first"),
         init_head=True,
-        layer_decay=0.5,
-        freeze=("stage0",),
+        architecture="resnet50",  # the default
+        width=1.0,
     )
-    training.pretrain(second)
-    before, after = (
-        training.load_encoder(tmp_path / name) for name in ("first", "second")
-    )
-    assert_equal(before.stack.convs[0], after.stack.convs[0])
-    old, new = (
-        encoder.stack.convs[2].conv.kernel for encoder in (before, after)
-    )
-    assert 0 < np.abs(old - new).max() < 0.1
-    (tmp_path / "first").rename(moved)
-    # What it was started from is needed no more.
-    training.pretrain(
-        tiny_settings(
-            tmp_path / "second",
-            epochs=2,
-            init_from=str(tmp_path / "first"),
-            init_head=True,
-            layer_decay=0.5,
-            freeze=("stage0",),
-            resume=True,
-        )
-    )
-    assert runs.Run.open(tmp_path / "second").settings.epochs == 2
+    training.pretrain(settings)
+    run = runs.Run.open(tmp_path / "second")
+    assert run.settings.architecture == source.settings.architecture
+    assert run.settings.width == source.settings.width
+    assert len(run.class_names) == 10
+    assert_equal(run.encoder, source.encoder)
+    expected, head = head_weights(source.files), head_weights(run.files)
+    assert expected and expected.keys() == head.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(value, head[name])
+    (tmp_path / "first").rename(tmp_path / "moved")
+    settings = dataclasses.replace(settings, resume=True)
+    job = jobs.prepare(settings, stages._splits, decide=initial.inherited)
+    assert job.resumes
 
 
-def test_the_stem_stays_at_another_size(tiny_settings):
+def test_a_file_of_weights_starts_an_encoder(source, tiny_settings, tmp_path):
+    weights = str(tmp_path / "encoder.weights.h5")
+    source.encoder.save_weights(weights)
+    settings = tiny_settings(weights=weights)
+    model = builders.model(settings, 3)
+    initial.load(settings, model)
+    assert_equal(model.encoder, source.encoder)
+
+
+def test_another_image_size_keeps_the_stem(tiny_settings):
     for size, stem in ((32, "cifar"), (96, "imagenet")):
         settings = tiny_settings(
             architecture="resnet18", width=0.1, image_size=size
@@ -156,7 +111,7 @@ def test_the_stem_stays_at_another_size(tiny_settings):
         ({"architecture": "keras:VGG16"}, "--width must be left out with --ar"),
     ],
 )
-def test_mistakes_begin_no_run(
+def test_wrong_settings_begin_no_run(
     source, tiny_settings, tmp_path, overrides, message
 ):
     if overrides.get("init_from") == "":

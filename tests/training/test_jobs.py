@@ -1,4 +1,4 @@
-"""What a training begins with: settings that nothing decides again."""
+"""Jobs: the settings of a training, decided once."""
 
 import dataclasses
 
@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from supcon_tf import config, data, run_files, training
-from supcon_tf.training import devices, initial, jobs, stages
+from supcon_tf.training import devices, initial, jobs, loop, stages
 
 
 def prepare(settings):
     return jobs.prepare(settings, stages._splits, decide=initial.inherited)
 
 
-def test_a_job_has_the_settings_that_its_run_records(tiny_settings, tmp_path):
-    """Nothing is decided after it, nor where the run goes on."""
+def test_a_job_has_the_recorded_settings_and_reads_them_once(
+    tiny_settings, tmp_path, monkeypatch
+):
     settings = tiny_settings(
         tmp_path / "run", image_size=None, dataset="digits", data_dir=None,
         batch_size=None, learning_rate=None, warmup_epochs=None, epochs=0,
@@ -25,25 +26,22 @@ def test_a_job_has_the_settings_that_its_run_records(tiny_settings, tmp_path):
     run = training.pretrain(settings)
     recorded = run.recorded(config.PretrainSettings)
     assert job.settings == recorded
-    again = prepare(dataclasses.replace(settings, resume=True))
-    assert again.recorded == recorded
-    assert again.settings == dataclasses.replace(job.settings, resume=True)
-
-
-def test_recorded_settings_are_read_once_per_job(
-    tiny_settings, tmp_path, monkeypatch
-):
-    settings = tiny_settings(tmp_path / "run", epochs=0)
-    training.pretrain(settings)
-    files, read = [], run_files.RunDirectory.recorded
+    paths, read = [], run_files.RunDirectory.recorded
 
     def counted(run, settings_class):
-        files.append(run.settings_file)
+        paths.append(run.settings_file)
         return read(run, settings_class)
 
     monkeypatch.setattr(run_files.RunDirectory, "recorded", counted)
-    training.pretrain(dataclasses.replace(settings, resume=True))
-    assert files == [run_files.RunDirectory(settings.run_dir).settings_file]
+    resumed = prepare(dataclasses.replace(settings, resume=True))
+    with loop.open_run(resumed) as resumes:
+        assert resumes
+    assert resumed.recorded == recorded
+    assert resumed.settings == dataclasses.replace(recorded, resume=True)
+    assert paths == [run.settings_file]
+    run.checkpoints.rmtree()  # killed before the first checkpoint
+    with loop.open_run(resumed) as resumes:
+        assert not resumes
 
 
 def blank(images, classes):

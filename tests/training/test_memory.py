@@ -14,7 +14,7 @@ def encoder():
     return encoder
 
 
-def test_activations_are_those_that_the_gradient_reads(encoder):
+def test_activations_are_the_inputs_of_the_gradient(encoder):
     """Of VGG: images, and per convolution its output before and after ReLU."""
     small, large = (memory.activation_bytes(encoder, side) for side in (32, 64))
     channels = [
@@ -30,14 +30,14 @@ def test_activations_are_those_that_the_gradient_reads(encoder):
     assert large == pytest.approx(4 * small, rel=0.05)  # with the pixels
 
 
-def test_what_does_not_fit_is_said_with_the_flag_that_helps(
+def test_a_step_beyond_the_memory_has_a_warning_with_remedies(
     encoder, tiny_settings, monkeypatch
 ):
-    needed = 512 * memory.activation_bytes(encoder, 32)
+    monkeypatch.setattr(memory, "activation_bytes", lambda *_: 200_000)
     size = {"image_size": 32, "batch_size": 256, "width": 0.125}
 
     def warning(share, **overrides):
-        capacity = share and share * needed
+        capacity = share and share * 512 * 200_000
         monkeypatch.setattr(memory, "available_bytes", lambda: capacity)
         return memory.warning(tiny_settings(**size, **overrides), encoder)
 
@@ -47,13 +47,13 @@ def test_what_does_not_fit_is_said_with_the_flag_that_helps(
     assert "--gradient_cache_chunks=2 computes the same loss" in text
     assert "--batch_size=128, or a smaller --image_size" in text
     assert "--gradient_cache_chunks=8 " in warning(0.25)
-    # Chunks that there are count, and are multiplied.
+    # The new number of chunks is a multiple of the present number.
     assert warning(1.0, gradient_cache_chunks=2) is None
     assert "--gradient_cache_chunks=8 " in warning(0.3, gradient_cache_chunks=2)
     text = warning(1.0, objective="ce")
     assert "chunks" not in text and "--batch_size=128" in text
 
 
-def test_the_machine_says_what_it_has():
+def test_the_memory_of_this_machine_is_plausible():
     available = memory.available_bytes()
     assert available is None or 2**28 < available < 2**50

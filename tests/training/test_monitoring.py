@@ -1,4 +1,4 @@
-"""Everything that a user sees of a run, from real fits."""
+"""The figures of a run on a terminal and in files, from real fits."""
 
 import itertools
 import re
@@ -59,7 +59,7 @@ def views():
 
 @pytest.fixture
 def clock(monkeypatch):
-    """One that goes on by itself: a step is drawn, an epoch takes a second."""
+    """A clock that advances when read: each step is drawn."""
     ticks = itertools.count(1000.0, 0.06)
     time_module = types.SimpleNamespace(perf_counter=lambda: next(ticks))
     monkeypatch.setattr(progress, "time", time_module)
@@ -109,7 +109,7 @@ def scalars(run):
 
 
 def assert_same_curves(run, epochs):
-    """metrics.jsonl and TensorBoard say the same, each epoch once."""
+    """metrics.jsonl and TensorBoard have each epoch once, with the same figures."""
     figures = run.metrics()
     assert [line["epoch"] for line in figures] == epochs
     curves = scalars(run)
@@ -122,7 +122,7 @@ def assert_same_curves(run, epochs):
     assert curves["knn_accuracy"] == even
 
 
-def test_a_terminal_shows_and_the_files_keep_everything(
+def test_a_terminal_and_the_files_have_every_figure(
     small_model, tiny_settings, tmp_path, monkeypatch, clock, capsys
 ):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
@@ -144,7 +144,7 @@ def test_a_terminal_shows_and_the_files_keep_everything(
     assert list(run.tensorboard.glob("plugins/profile/*/*.xplane.pb"))
 
 
-def test_a_resumed_run_goes_on_in_its_files(
+def test_a_resumed_run_continues_its_files(
     small_model, tiny_settings, tmp_path, capsys
 ):
     run = run_files.RunDirectory(tmp_path)
@@ -178,7 +178,7 @@ def test_only_the_chief_writes(
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
-def test_a_stage_gets_what_it_has_figures_for(tiny_settings, tmp_path):
+def test_a_stage_has_the_callbacks_of_its_figures(tiny_settings, tmp_path):
     run = run_files.RunDirectory(tmp_path)
 
     def callbacks_by_kind(settings, steps):

@@ -1,4 +1,4 @@
-"""k-NN accuracy in real fits, beside what is computed afterwards."""
+"""k-NN accuracy during `fit`, beside the accuracy by public functions."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def splits():
 
 
 class Offline(keras.callbacks.Callback):
-    """Computes the same by public functions, and looks for side effects."""
+    """Computes the accuracy by public functions; finds no side effects."""
 
     def __init__(self, splits, every, k):
         super().__init__()
@@ -78,7 +78,7 @@ def tiny_encoder():
 
 
 def fit(splits, knn, every, epochs, k, strategy=None):
-    """Trains a small encoder; returns the figures and what they must be."""
+    """Trains a small encoder; returns the figures and the expected ones."""
     keras.utils.set_random_seed(0)
     with (strategy or tf.distribute.get_strategy()).scope():
         model = models.SupConModel(
@@ -118,7 +118,7 @@ def test_replicas_have_one_figure(splits, mirrored_strategy):
     assert neighbors._cosines_of_many.experimental_get_tracing_count() <= 2
 
 
-def test_a_bank_is_the_same_part_every_time(splits):
+def test_a_part_of_the_bank_is_fixed(splits):
     train = splits[0]
     part = representations._first_examples(train, 40)
     assert representations._first_examples(train, 97) is train
@@ -137,8 +137,8 @@ def test_a_bank_is_the_same_part_every_time(splits):
     np.testing.assert_array_equal(labels, all_labels.numpy()[chosen])
 
 
-def test_a_smaller_bank_is_what_is_searched(splits):
-    """One image of one class: what is nearest has its label.
+def test_a_part_of_the_bank_is_searched(splits):
+    """A bank of one image gives all queries its label.
 
     Weights that are not finite have no figure.
     """

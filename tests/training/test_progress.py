@@ -1,4 +1,4 @@
-"""Figures of steps and epochs, by a set clock, and what shows them."""
+"""Figures of steps and epochs, by a set clock, and the progress bar."""
 
 import re
 import threading
@@ -14,10 +14,10 @@ from supcon_tf.training import callbacks, progress
 
 
 class Clock(keras.callbacks.Callback):
-    """Time that passes only where something is said to take some.
+    """Time that passes only where a test says so.
 
-    As a callback it notes which steps have begun, so that it is known what
-    comes first of a step and of a batch that is made beside it.
+    As a callback, the clock notes the steps that have begun: a test decides
+    which comes first, a step or its batch.
     """
 
     def __init__(self):
@@ -41,7 +41,7 @@ class Clock(keras.callbacks.Callback):
             self._changed.notify_all()
 
     def takes(self, value, seconds, in_its_step=False):
-        """The value, later; the index of a batch, when its step has begun."""
+        """The value, after some seconds, or once the step of its index began."""
 
         def delayed_value(array):
             with self._changed:
@@ -62,7 +62,7 @@ def clock(monkeypatch):
 
 
 def steps(callback, batches, clock, seconds, **logs):
-    """Takes steps of this many seconds; returns what their logs became."""
+    """Takes steps of so many seconds; returns their logs."""
     seen = []
     for batch in batches:
         clock.now += seconds
@@ -104,19 +104,7 @@ def test_figures_of_steps_and_epochs(clock):
     assert [entry["examples/s"] for entry in logs] == [pytest.approx(2.5)] * 4
 
 
-def test_a_part_of_an_epoch_counts_the_steps_taken(clock):
-    """Of 1,000 steps the last two are taken, after an interruption."""
-    figures = figures_of(0.1, images_per_step=10)
-    figures.on_epoch_begin(7)
-    steps(figures, [998], clock, 9.0, loss=1.0)
-    steps(figures, [999], clock, 2.0, loss=1.0)
-    logs = {"loss": 1.0}
-    figures.on_epoch_end(7, logs)
-    assert logs["examples/s"] == pytest.approx(5.0)
-    assert "loss/chance" not in logs
-
-
-def test_the_learning_rate_is_looked_at_rarely(clock):
+def test_the_learning_rate_is_read_rarely(clock):
     figures = figures_of(0.1, images_per_step=1)
     figures.on_epoch_begin(0)
     steps(figures, [0], clock, 1.0, loss=1.0)
@@ -168,7 +156,9 @@ def test_the_bar_of_a_step(bar, clock, capsys):
     )
 
 
-def test_values_are_those_of_now_and_the_epoch_says_all(bar, clock, capsys):
+def test_the_bar_has_figures_of_the_step_and_the_line_all_figures(
+    bar, clock, capsys
+):
     for loss in (9.0, 5.0, 1.0):
         steps(bar, [1], clock, 2.0, loss=loss)
         assert f"loss {loss}" in capsys.readouterr().out
@@ -184,7 +174,7 @@ def test_values_are_those_of_now_and_the_epoch_says_all(bar, clock, capsys):
     assert capsys.readouterr().out.startswith("\repoch 3/3  1/1251")
 
 
-def test_fast_steps_are_not_all_drawn_and_none_where_silent(bar, clock, capsys):
+def test_fast_steps_are_drawn_rarely_and_silent_steps_never(bar, clock, capsys):
     for verbose, minimum, maximum in ((0, 0, 0), (1, 9, 13)):
         bar.verbose = verbose
         steps(bar, range(1000), clock, 0.001, loss=1.0)
@@ -195,7 +185,7 @@ def test_fast_steps_are_not_all_drawn_and_none_where_silent(bar, clock, capsys):
 
 
 @pytest.mark.parametrize("verbose", [1, 2])
-def test_short_epochs_are_a_line_per_second(verbose, clock, capsys):
+def test_short_epochs_have_a_line_per_second(verbose, clock, capsys):
     """The first, the last, and of those that take longer every one."""
 
     def lines(seconds, stops_after=None):
@@ -286,7 +276,7 @@ def one_device():
 
 
 @pytest.mark.parametrize("make", [tf.distribute.get_strategy, one_device])
-def test_slow_data_is_a_wait_and_a_slow_step_is_none(make, clock, capsys):
+def test_slow_data_are_a_wait_and_slow_steps_are_none(make, clock, capsys):
     slow = Slow(clock, 0.01)
     waited = fit(batches(clock, 0.03), slow, 10, 3, make())
     assert waited == pytest.approx(0.75)
@@ -297,7 +287,7 @@ def test_slow_data_is_a_wait_and_a_slow_step_is_none(make, clock, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_data_that_comes_during_the_step_before_is_no_wait(clock):
+def test_data_that_arrive_during_the_former_step_are_no_wait(clock):
     """Each batch takes 40 ms, of which a step of 30 ms covers three quarters.
 
     The pipeline itself is never idle: what asks it waits all the time.
@@ -307,30 +297,18 @@ def test_data_that_comes_during_the_step_before_is_no_wait(clock):
     assert waited == pytest.approx(0.25)
 
 
-def test_replicas_share_a_clock(mirrored_strategy, clock):
-    """Several replicas of a global batch are one step."""
-    for data, model_seconds, expected in (
-        (batches(clock, 0.02), 0.0, 1.0),
-        (batches().prefetch(2), 0.01, 0.0),
-    ):
-        with mirrored_strategy.scope():
-            model = Slow(clock, model_seconds)
-        waited = fit(data, model, strategy=mirrored_strategy)
-        assert waited == pytest.approx(expected)
+def test_replicas_of_a_global_batch_take_a_single_step(
+    mirrored_strategy, clock
+):
+    with mirrored_strategy.scope():
+        model = Slow(clock)
+    waited = fit(batches(clock, 0.02), model, strategy=mirrored_strategy)
+    assert waited == pytest.approx(1.0)
 
 
 def test_tracing_is_no_wait(clock):
     """Without a strategy's thread the first batch is asked for after it."""
     assert fit(batches(), Slow(clock, tracing=0.3), 5, epochs=1) == 0
-
-
-def test_slots_are_used_again_and_a_second_fit_starts_anew(monkeypatch, clock):
-    monkeypatch.setattr(progress, "_SLOTS", 16)
-    wait = progress.DataWait()
-    model = Slow(clock, 0.01)
-    for _ in range(2):  # 20 steps: of other slots the second time
-        waited = fit(batches(clock, 0.01), model, wait=wait)
-        assert waited == pytest.approx(0.5)
 
 
 def test_every_step_has_the_figure_so_far(clock):

@@ -1,4 +1,4 @@
-"""Runs whose data, or which themselves, are no longer where they were."""
+"""Runs that have moved, alone or with their data."""
 
 import dataclasses
 import shutil
@@ -28,13 +28,13 @@ def replace_in_flags(run, *pair):
 
 
 def moved(folder):
-    """Moves all to another place; the run there."""
+    """Renames the folder; returns the new folder and its run."""
     destination = folder.rename(folder.parent / "here")
     return destination, training.RunDirectory(destination / "runs" / "mine")
 
 
 @pytest.mark.slow
-def test_a_run_opens_where_it_has_moved_with_its_data(workspace, capsys):
+def test_tools_open_a_run_that_has_moved_with_its_data(workspace, capsys):
     destination, run = moved(workspace)
     path = str(run.path)
     line = (
@@ -54,7 +54,7 @@ def test_a_run_opens_where_it_has_moved_with_its_data(workspace, capsys):
     serving.export(config.ExportSettings(path))  # which reads no data
     assert "moved" not in capsys.readouterr().out
     assert f"--data_dir={destination}/photos" in run.commands()[0]
-    # The settings that are recorded are those of then, until it is resumed.
+    # The record has the former paths until the run is resumed.
     recorded = run.recorded(config.PretrainSettings)
     assert recorded.data_dir == f"{workspace}/photos"
     flags = vars(recorded) | {"run_dir": path, "resume": True}
@@ -65,8 +65,8 @@ def test_a_run_opens_where_it_has_moved_with_its_data(workspace, capsys):
     assert (recorded.data_dir, recorded.run_dir) == paths
 
 
-def test_an_image_of_the_run_is_seen_wherever_it_is(workspace, tmp_path):
-    """A transfer to the images of the run, under another path."""
+def test_a_transfer_to_images_of_the_training_is_refused(workspace, tmp_path):
+    """The images have another path and another folder."""
     _, run = moved(workspace)
     (tmp_path / "link").symlink_to("here/photos")
     photos = tmp_path / "here" / "photos"
@@ -80,23 +80,26 @@ def test_an_image_of_the_run_is_seen_wherever_it_is(workspace, tmp_path):
         evaluation.transfer_encoder(settings)
 
 
-def test_other_data_in_the_same_place_are_refused(workspace):
+def test_other_data_at_the_path_of_the_training_are_refused(workspace):
     destination, run = moved(workspace)
-    (destination / "photos" / "train" / "mid" / "00.png").unlink()
+    photos = destination / "photos"
+    assert runs.Run.open(run.path).source("test").num_examples == 21
+    (photos / "train" / "mid" / "00.png").unlink()
     with pytest.raises(ValueError, match="got none of 1 of 48: train/mid/00.p"):
         runs.Run.open(run.path).source("train")
-    opened = runs.Run.open(run.path, data_dir=destination / "photos")
     with pytest.raises(ValueError, match="must have the training images of"):
-        opened.source("train")
+        runs.Run.open(run.path, data_dir=photos).source("train")
     for split in ("train", "test"):
-        folder = destination / "photos" / split
-        (folder / "mid").rename(folder / "middle")
+        (photos / split / "mid").rename(photos / split / "middle")
     with pytest.raises(ValueError, match=r"got -mid \+middle"):
+        runs.Run.open(run.path).source("test")
+    photos.rename(destination / "elsewhere")
+    with pytest.raises(ValueError, match=f"must be at {workspace}/photos, but"):
         runs.Run.open(run.path).source("test")
 
 
 @pytest.mark.slow
-def test_data_that_have_moved_alone_are_named(workspace):
+def test_tools_take_the_new_path_of_the_data(workspace):
     run = training.RunDirectory(workspace / "runs" / "mine")
     new = str((workspace / "photos").rename(workspace / "images"))
     path = str(run.path)
@@ -123,50 +126,7 @@ def test_data_that_have_moved_alone_are_named(workspace):
     evaluation.evaluate(config.EvaluateSettings(path, **PLAIN))
 
 
-def test_a_run_that_has_not_recorded_where_it_was_opens_as_before(
-    workspace, monkeypatch
-):
-    """As those of earlier versions, whose run_dir may be relative."""
-    run = training.RunDirectory(workspace / "runs" / "mine")
-    replace_in_flags(run, f"={run.path}\n", "=runs/mine\n")
-    monkeypatch.chdir(workspace)
-    assert runs.Run.open("runs/mine").source("test").num_examples == 21
-    destination, run = moved(workspace)
-    with pytest.raises(ValueError, match=f"must be at {workspace}/photos, but"):
-        runs.Run.open(run.path).source("test")
-    opened = runs.Run.open(run.path, data_dir=destination / "photos")
-    assert opened.source("test").num_examples == 21
-
-
-def test_parents_of_classes_move_too(image_folder, tiny_settings, tmp_path):
-    origin = tmp_path / "there"
-    origin.mkdir()
-    (origin / "parents.csv").write_text(
-        "class,parents\nbright,light\nmid,light\ndark,night\n"
-    )
-    settings = tiny_settings(
-        origin / "run",
-        hierarchy=str(origin / "parents.csv"),
-        epochs=0,
-        warmup_epochs=0.0,
-    )
-    training.pretrain(settings)
-    destination, run = (
-        origin.rename(tmp_path / "here"),
-        str(tmp_path / "here" / "run"),
-    )
-    measured = evaluation.evaluate(config.EvaluateSettings(run, **PLAIN))
-    assert "parent_top_1" in measured["knn"]["hierarchy"]
-    for hierarchy in (settings.hierarchy, str(destination / "parents.csv")):
-        flags = {"run_dir": run, "hierarchy": hierarchy, "resume": True}
-        training.pretrain(dataclasses.replace(settings, **flags))
-    shutil.copy(destination / "parents.csv", tmp_path / "other.csv")
-    flags["hierarchy"] = str(tmp_path / "other.csv")
-    with pytest.raises(ValueError, match="got --hierarchy=.*other.csv"):
-        training.pretrain(dataclasses.replace(settings, **flags))
-
-
-def test_texts_move_too(finished_text_run, tmp_path, monkeypatch, capsys):
+def test_texts_may_move(finished_text_run, tmp_path, monkeypatch, capsys):
     before = finished_text_run.recorded(config.FinetuneTextSettings)
     origin = tmp_path / "there"
     shutil.copytree(finished_text_run.path, origin / "run")

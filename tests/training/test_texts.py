@@ -1,4 +1,4 @@
-"""Fine-tuning of a language model: what it learns, keeps, resumes, refuses."""
+"""Fine-tuning of a language model on sentences."""
 
 import dataclasses
 import pathlib
@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from supcon_tf import config, data, distribute, run_files, text, training
+from supcon_tf import config, data, run_files, text, training
 from supcon_tf import settings as settings_module
 from supcon_tf.training import best_epoch, runs, sentences
 from tests import forks, language_model, workers
@@ -28,7 +28,27 @@ def settings_of(folder, run_dir, **overrides):
     return catalogue.text_settings(run_dir, folder, **options | overrides)
 
 
-@pytest.mark.slow(but=["supcon+ce"])
+def check_the_best_epoch(run):
+    """The weights of the best epoch are kept, and have learned."""
+    figures = run.metrics()
+    ranks = [best_epoch._rank(line) for line in figures]
+    best = ranks.index(max(ranks))
+    assert run.best_checkpoint().endswith(f"{best + 1:08d}")
+    opened = runs.open_run(run.path)
+    assert opened.validation["nll"] == figures[best]["validation_loss"]
+    tokens, labels = next(
+        iter(data.make_examples(opened.source("test"), batch_size=12))
+    )
+    logits = opened.classifier("pretrained")(opened.encoder(tokens))
+    assert np.mean(logits.numpy().argmax(axis=1) == labels) > 0.9
+    assert (run.language_model / "vocab.txt").exists()
+
+
+def test_cross_entropy_learns(finished_text_run):
+    check_the_best_epoch(finished_text_run)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -50,31 +70,17 @@ def settings_of(folder, run_dir, **overrides):
     ],
     ids=lambda options: options["objective"],
 )
-def test_it_learns_and_the_best_epoch_stays(folder, tmp_path, capsys, options):
+def test_supcon_learns(folder, tmp_path, capsys, options):
     settings = settings_of(folder, tmp_path / "run", **options)
     training.finetune_text(settings)
-    run = run_files.RunDirectory(tmp_path / "run")
-    figures = run.metrics()
-    assert len(figures) == 20
-    ranks = [best_epoch._rank(line) for line in figures]
-    best = ranks.index(max(ranks))
-    assert run.best_checkpoint().endswith(f"{best + 1:08d}")
-    opened = runs.open_run(run.path)
-    assert opened.validation["nll"] == figures[best]["validation_loss"]
-    tokens, labels = next(
-        iter(data.make_examples(opened.source("test"), batch_size=12))
-    )
-    logits = opened.classifier("pretrained")(opened.encoder(tokens))
-    assert np.mean(logits.numpy().argmax(axis=1) == labels) > 0.9
     printed = capsys.readouterr().out
     assert "bert, " in printed and "gradient norm at most 1;" in printed
     assert ("parameters train" in printed) == ("freeze" in options)
-    assert (run.language_model / "vocab.txt").exists()
+    check_the_best_epoch(run_files.RunDirectory(tmp_path / "run"))
 
 
 @pytest.mark.slow
-def test_a_best_epoch_that_is_gone_back_from_is_forgotten(folder, tmp_path):
-    """Its files are of weights that the run does not have any more."""
+def test_resumed_runs_forget_later_best_epochs(folder, tmp_path):
     options = {"epochs": 4, "checkpoint_every": 2, "keep_checkpoints": 9}
     settings = settings_of(folder, tmp_path / "run", **options)
     run = run_files.RunDirectory(settings.run_dir)
@@ -93,46 +99,7 @@ def test_a_best_epoch_that_is_gone_back_from_is_forgotten(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_without_a_checkpoint_begins_anew(folder, tmp_path):
-    """Killed before its first: from the weights of the model, again."""
-    run = run_files.RunDirectory(tmp_path / "run")
-    settings = settings_of(folder, run.path, epochs=2, checkpoint_every=2)
-    training.finetune_text(settings)
-    first = run.metrics()
-    run.checkpoints.rmtree()
-    training.finetune_text(dataclasses.replace(settings, resume=True))
-    again = run.metrics()
-    assert [line["epoch"] for line in again] == [
-        line["epoch"] for line in first
-    ]
-    for name in ("loss", "validation_loss"):
-        expected = [line[name] for line in first]
-        assert [line[name] for line in again] == pytest.approx(
-            expected, rel=1e-4
-        )
-
-
-@pytest.mark.slow
-def test_a_few_sentences_need_no_flag(folder, tmp_path):
-    language_model.write_sentences(tmp_path / "few.tsv", 16)
-    settings = config.FinetuneTextSettings(
-        str(tmp_path / "run"),
-        model=str(folder),
-        train_file=str(tmp_path / "few.tsv"),
-        max_length=8,
-        epochs=1,
-    )
-    training.finetune_text(settings)
-    assert runs.open_run(tmp_path / "run").settings.batch_size == 8
-    # It goes on with the batch that it has.
-    again = dataclasses.replace(settings, epochs=2, resume=True)
-    training.finetune_text(again)
-    assert len(run_files.RunDirectory(tmp_path / "run").metrics()) == 2
-
-
-@pytest.mark.slow
 def test_a_test_file_may_come_later(folder, tmp_path):
-    """And what else may differ where a run goes on is recorded."""
     run_dir = tmp_path / "run"
     settings = settings_of(folder, run_dir, epochs=1, test_file=None)
     training.finetune_text(settings)
@@ -154,7 +121,7 @@ def test_other_labels_than_the_runs_are_refused(finished_text_run, tmp_path):
         runs.open_run(run.path).source("train")
 
 
-def test_tools_for_images_say_so(finished_text_run):
+def test_tools_for_images_refuse_texts(finished_text_run):
     run_dir = finished_text_run.path
     with pytest.raises(ValueError, match="must be a run on images, got .*/run"):
         training.train_linear(config.LinearSettings(str(run_dir)))
@@ -183,25 +150,6 @@ def test_draws_are_few_balanced_and_apart_from_validation(folder, tmp_path):
         assert not {*train.ids} & {*validation.ids}
         assert drawn_ids.setdefault(draw, train.ids) == train.ids
     assert drawn_ids[0] != drawn_ids[1]
-
-
-@pytest.mark.slow
-def test_two_replicas_learn_as_one_device(
-    folder, tmp_path, monkeypatch, mirrored_strategy
-):
-    """Also from the queue and in chunks; without dropout, which differs."""
-    options = {"dropout": 0.0, "epochs": 3, "queue_size": 16}
-    runs_of = {}
-    for name in ("one", "two"):
-        settings = settings_of(folder, tmp_path / name, **options)
-        training.finetune_text(settings)
-        runs_of[name] = run_files.RunDirectory(settings.run_dir).metrics()
-        monkeypatch.setattr(
-            distribute, "make_strategy", lambda *_: mirrored_strategy
-        )
-    for single, mirrored in zip(runs_of["one"], runs_of["two"], strict=True):
-        for key in ("loss", "classifier_loss", "validation_loss"):
-            assert mirrored[key] == pytest.approx(single[key], rel=1e-3), key
 
 
 @pytest.mark.slow
@@ -251,8 +199,8 @@ commands.run("finetune_text")
 
 
 @pytest.mark.slow
-def test_what_is_killed_ends_bit_identical(folder, tmp_path):
-    """Dropout and the best epoch too, without the model's files."""
+def test_a_killed_run_ends_bit_identical(folder, tmp_path):
+    """With dropout, and without the files of the model."""
     moved = tmp_path / "model"
     moved.mkdir()
     language_model.write_model(moved)
@@ -312,9 +260,7 @@ def test_what_is_killed_ends_bit_identical(folder, tmp_path):
         ({"batch_size": 40}, "`batch_size` must be in 1..num_examples"),
     ],
 )
-def test_what_is_wrong_is_named_and_nothing_is_begun(
-    folder, tmp_path, overrides, message
-):
+def test_wrong_settings_begin_no_run(folder, tmp_path, overrides, message):
     run_dir = tmp_path / "run"
     with pytest.raises(ValueError, match=message):
         training.finetune_text(settings_of(folder, run_dir, **overrides))
