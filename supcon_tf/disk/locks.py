@@ -121,22 +121,19 @@ def _acquire(path: str) -> int:
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            if _lock(descriptor, path, fcntl.LOCK_EX):
-                if _is_at(path, descriptor):
-                    with contextlib.suppress(OSError):  # of a full disk
-                        os.truncate(descriptor, 0)
-                        os.write(
-                            descriptor, json.dumps(_holder_record()).encode()
-                        )
-                    return descriptor
-            elif time.monotonic() > until:
+            is_locked = _lock(descriptor, path, fcntl.LOCK_EX)
+            if is_locked and _is_at(path, descriptor):
+                with contextlib.suppress(OSError):  # of a full disk
+                    os.truncate(descriptor, 0)
+                    os.write(descriptor, json.dumps(_holder_record()).encode())
+                return descriptor
+            if not is_locked and time.monotonic() > until:
                 _refuse(path)
-            else:
-                time.sleep(_PAUSE)
         except BaseException:
             os.close(descriptor)
             raise
         os.close(descriptor)
+        time.sleep(_PAUSE)
 
 
 def _lock(descriptor: int, path: str, kind: int) -> bool:

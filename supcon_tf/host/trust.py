@@ -179,8 +179,16 @@ def import_function(name: str, flag: str = "architecture") -> Callable:
     folder = os.getcwd()
     if not {"", folder} & {*sys.path} and not run_directory_of(folder):
         sys.path.append(folder)
+
+    def check(file: str) -> None:
+        exceptions.require(
+            run_directory_of(file) is None,
+            f"`{flag}` must import no code that lies in a run directory",
+            file,
+        )
+
     try:
-        with _importing(lambda file: _check_outside_of_runs(file, flag)):
+        with _importing(check):
             function = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, SyntaxError) as error:
         raise exceptions.InvalidValue(
@@ -264,15 +272,6 @@ def only_installed(folder: str | os.PathLike[str] | None) -> Iterator[None]:
 
     with _importing(check):
         yield
-
-
-def _check_outside_of_runs(file: str, flag: str) -> None:
-    """Raises ValueError for a module's file in a run directory."""
-    exceptions.require(
-        run_directory_of(file) is None,
-        f"`{flag}` must import no code that lies in a run directory",
-        file,
-    )
 
 
 class _Checked(importlib.abc.MetaPathFinder):

@@ -19,10 +19,9 @@ from supcon_tf.disk import (
     leftovers,
     locks,
     origins,
-    outputs,
-    rows,
 )
 from supcon_tf.host import trust
+from supcon_tf.run_files import outputs
 from supcon_tf.run_files.checkpoints import path_of, steps_in
 from supcon_tf.run_files.contents import ANEW, read_metrics, write_arrays
 from supcon_tf.run_files.moved import moved_data
@@ -204,8 +203,6 @@ class RunDirectory:
     def class_names(self) -> tuple[str, ...]:
         """Class names in the order of the labels; empty before a run.
 
-        They are distinct: see `rows.distinct`.
-
         Raises:
           ValueError: names or order differ from those of the checkpoint.
         """
@@ -218,7 +215,7 @@ class RunDirectory:
             "other names or another order: restore the file as the training "
             "wrote it",
         )
-        return rows.distinct(names)
+        return tuple(names)
 
     def made_of(self) -> dict[str, object]:
         """The `origins.recorded` of the newest checkpoint; {} before it."""
@@ -307,33 +304,23 @@ class RunDirectory:
                     f"{folder} must be a link to a folder that is there",
                     os.readlink(folder),
                 )
-        if not (self.exists() or self.unfinished_file.exists()):
-            self._check_empty()
-            return
-        if self.exists() and not overwrite:
-            raise exceptions.InvalidValue(
-                f"{self.path} holds a run already; go on with it by --resume, "
-                "replace it by --overwrite, or choose another directory"
-            )
-        outputs.check(self)
-
-    def _check_empty(self) -> None:
-        """Raises ValueError for a directory with other files than locks."""
-        if not self.path.exists():
-            return
-        names = {
-            p.name for p in self.path.iterdir() if not locks.is_lock(p.name)
-        }
-        links = {
-            path.name
-            for path in (self.checkpoints, self.tensorboard)
-            if os.path.islink(path)
-        }
-        if names - links:
-            raise exceptions.InvalidValue(
-                f"{self.path} must be empty or a run directory, but holds "
-                "other files"
-            )
+        if self.exists() or self.unfinished_file.exists():
+            if self.exists() and not overwrite:
+                raise exceptions.InvalidValue(
+                    f"{self.path} holds a run already; go on with it by "
+                    "--resume, replace it by --overwrite, or choose another "
+                    "directory"
+                )
+            outputs.check(self)
+        elif self.path.exists():
+            folders = self.checkpoints, self.tensorboard
+            names = {path.name for path in self.path.iterdir()}
+            names -= {path.name for path in folders if os.path.islink(path)}
+            if not all(map(locks.is_lock, names)):
+                raise exceptions.InvalidValue(
+                    f"{self.path} must be empty or a run directory, but holds "
+                    "other files"
+                )
 
     def create(
         self,
@@ -496,13 +483,6 @@ class RunDirectory:
             raise exceptions.InvalidValue(
                 f"the test images must be none that {self.path} was trained "
                 f"on, got {len(seen)} of {len(ids)}: {_listed(seen)}"
-            )
-        has_folder = ids[0].startswith(("test/", "val/"))
-        if not train_ids and not has_folder:
-            raise exceptions.InvalidValue(
-                f"{self.path} must have an {self.images_file.name}: it was "
-                "trained on a split that depended on all files of the folder, "
-                "so that nobody knows which images it has seen; pretrain again"
             )
 
     def _trained_on(self) -> set[str]:

@@ -9,8 +9,9 @@ import threading
 from concurrent import futures
 
 from supcon_tf import config, exceptions, run_files
-from supcon_tf.disk import files, locks, outputs
+from supcon_tf.disk import files, locks
 from supcon_tf.robustness import corruptions
+from supcon_tf.run_files import outputs
 from supcon_tf.sweeps import figure, grid, processes, table
 from supcon_tf.training import preemption
 

@@ -30,7 +30,8 @@ def encoder(settings: config.PretrainSettings) -> keras.Model:
     side = settings.image_size
     options = {
         "normalize": settings.normalize_representation,
-        "synchronized_bn": _synchronizes(settings),
+        # A loop over chunks cannot synchronize replicas.
+        "synchronized_bn": settings.gradient_cache_chunks == 1,
     }
     if ":" in settings.architecture:
         network = models.named_encoder(
@@ -84,11 +85,6 @@ def text_encoder(
     return network
 
 
-def _synchronizes(settings: config.ObjectiveSettings) -> bool:
-    """Whether BN spans the replicas, which a loop over chunks cannot."""
-    return settings.gradient_cache_chunks == 1
-
-
 def uses_cosines(settings: config.ObjectiveSettings) -> bool:
     """Whether the classifier of stage 1 takes cosines."""
     return settings.traits.takes == "cosines"
@@ -105,7 +101,7 @@ def model(
             settings.projection_dim,
             settings.hidden_dims,
             settings.projection_batch_norm,
-            _synchronizes(settings),
+            settings.gradient_cache_chunks == 1,
             settings.projection_bias,
         )
     shape = side, side, settings.channels
@@ -298,25 +294,21 @@ def _supcon_loss(
         return losses.HierarchicalSupConLoss(
             ancestors=ancestors.tolist(), **options
         )
-    if settings.unsupervised_classes:
-        options["unsupervised_classes"] = [
-            _class_index(images, name) for name in settings.unsupervised_classes
-        ]
+    for name in settings.unsupervised_classes:
+        exceptions.require(
+            name in images.class_names,
+            "--unsupervised_classes must be some of "
+            f"{exceptions.listed(images.class_names)}",
+            name,
+        )
+        options.setdefault("unsupervised_classes", []).append(
+            images.class_names.index(name)
+        )
     return losses.SupConLoss(
         queue=getattr(model, "queue", None),
         positives=settings.kind_of_positives,
         **options,
     )
-
-
-def _class_index(images: data.Source, name: str) -> int:
-    names = images.class_names
-    exceptions.require(
-        name in names,
-        f"--unsupervised_classes must be some of {exceptions.listed(names)}",
-        name,
-    )
-    return names.index(name)
 
 
 def classification_loss(

@@ -101,11 +101,8 @@ def save(
 def remove_partial(directory: epath.Path) -> None:
     """Removes the partial checkpoints of processes that died."""
     leftovers.remove_dead(directory)
-    patterns = [".partial*"]  # of earlier versions
-    if not leftovers.is_local(directory):
-        patterns.append(".step-*")  # other file systems have no locks
-    for pattern in patterns:
-        for path in files.children(directory, pattern):
+    if not leftovers.is_local(directory):  # without locks
+        for path in files.children(directory, ".step-*"):
             path.rmtree(missing_ok=True)
 
 
@@ -126,8 +123,8 @@ def hold(newest: Callable[[], str]) -> tuple[str, int | None]:
       newest: returns its path, or raises ValueError if there is none.
 
     Returns:
-      The path, and the open descriptor that holds the lock; None on a file
-      system without locks.
+      The path, and the open descriptor that holds the lock; None for a
+      checkpoint on another machine.
 
     Raises:
       ValueError: there is no checkpoint, or each was pruned before it was
@@ -145,19 +142,26 @@ def hold(newest: Callable[[], str]) -> tuple[str, int | None]:
                 break
             missing = path
             continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:  # it is being saved, or pruned
-            os.close(descriptor)
-            time.sleep(_PAUSE)
-            continue
-        except OSError:
-            os.close(descriptor)
-            return path, None
-        if os.path.exists(path):
+        # Else the checkpoint is being saved, or pruned.
+        if _lock(descriptor, fcntl.LOCK_SH) and os.path.exists(path):
             return path, descriptor
         os.close(descriptor)
+        time.sleep(_PAUSE)
     raise exceptions.InvalidValue(REMOVED.format(path))
+
+
+def _lock(descriptor: int, kind: int) -> bool:
+    """Locks an open folder, unless another process holds it.
+
+    On a file system without locks, nobody holds a folder.
+    """
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def _remove_unless_held(path: epath.Path) -> None:
@@ -166,17 +170,11 @@ def _remove_unless_held(path: epath.Path) -> None:
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return
-    except OSError:  # the file system has no locks
-        pass
-    try:
-        # Nobody reads the hidden name while the files are removed.
-        hidden = path.with_name(f".{path.name}.{uuid.uuid4()}.partial")
-        path.rename(hidden)
-        hidden.rmtree()
+        if _lock(descriptor, fcntl.LOCK_EX):
+            # No reader opens the hidden name while the files are removed.
+            hidden = path.with_name(f".{path.name}.{uuid.uuid4()}.partial")
+            path.rename(hidden)
+            hidden.rmtree()
     finally:
         os.close(descriptor)
 

@@ -131,7 +131,6 @@ def print_pretraining(
     images: data.Source,
 ) -> None:
     """Prints `print_header`, batch, encoder, optimizer and loss of a run."""
-    print_header(images, settings.image_size, settings)
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     batch = (
         f"{settings.batch_size} images x {settings.num_views} views, "
@@ -142,27 +141,57 @@ def print_pretraining(
         batch += f", {settings.images_per_class} of each of {classes} classes"
     if settings.gradient_cache_chunks > 1:
         batch += f", in {settings.gradient_cache_chunks} chunks"
-    steps = data.steps_per_epoch(images, settings.batch_size)
-    print_line(
-        "batch", f"{batch}; {steps} steps per epoch, {settings.epochs} epochs"
-    )
     encoder, size = model.encoder, settings.image_size
     stem = getattr(encoder, "resolved_stem", None)
-    text = settings.architecture
-    if ":" not in text:  # of our own
-        text += f", width {settings.width}, stem {stem or 'none'}"
-    print_line(
-        "encoder",
-        f"{text}, {encoder.count_params():,} parameters, "
-        f"{encoder.representation_dim}-d representation",
-    )
+    architecture = settings.architecture
+    if ":" not in architecture:  # one of this package
+        architecture += f", width {settings.width}, stem {stem or 'none'}"
     start = settings.weights or settings.init_from or "random weights"
     if settings.init_head:
         start += ", with the projection head"
-    print_start(settings, encoder, start)
+    _print_training(settings, encoder, images, size, batch, architecture, start)
     _print_unusual_stem(stem, size)
+
+
+def print_finetuning(
+    settings: config.FinetuneTextSettings,
+    model: models.SupConModel | models.ClassifierModel,
+    train: data.Source,
+) -> None:
+    """Prints the lines of `print_pretraining` for a run on texts."""
+    batch = (
+        f"{settings.batch_size} texts x {settings.num_views} views of at most "
+        f"{settings.max_length} tokens"
+    )
+    kind = model.encoder.config["model_type"]
+    _print_training(
+        settings, model.encoder, train, None, batch, kind, settings.model
+    )
+
+
+def _print_training(
+    settings: config.ObjectiveSettings,
+    encoder: keras.Model,
+    examples: data.Source,
+    size: int | None,
+    batch: str,
+    architecture: str,
+    start: str,
+) -> None:
+    """Prints the lines of a training; the last arguments are texts."""
+    print_header(examples, size, settings)
+    steps = data.steps_per_epoch(examples, settings.batch_size)
+    print_line(
+        "batch", f"{batch}; {steps} steps per epoch, {settings.epochs} epochs"
+    )
+    print_line(
+        "encoder",
+        f"{architecture}, {encoder.count_params():,} parameters, "
+        f"{encoder.representation_dim}-d representation",
+    )
+    print_start(settings, encoder, start)
     print_optimizer(settings)
-    print_line("loss", _describe_loss(settings, replicas, images))
+    print_line("loss", _describe_loss(settings, examples))
 
 
 def _print_unusual_stem(stem: str | None, size: int) -> None:
@@ -175,32 +204,6 @@ def _print_unusual_stem(stem: str | None, size: int) -> None:
     }
     if stem in notes and stem != models.encoder.usual_stem(size):
         print_line("note", notes[stem])
-
-
-def print_finetuning(
-    settings: config.FinetuneTextSettings,
-    model: models.SupConModel | models.ClassifierModel,
-    train: data.Source,
-) -> None:
-    """Prints the lines of `print_pretraining` for a run on texts."""
-    print_header(train, None, settings)
-    steps = data.steps_per_epoch(train, settings.batch_size)
-    print_line(
-        "batch",
-        f"{settings.batch_size} texts x {settings.num_views} views of at most "
-        f"{settings.max_length} tokens; {steps} steps per epoch, "
-        f"{settings.epochs} epochs",
-    )
-    encoder = model.encoder
-    print_line(
-        "encoder",
-        f"{encoder.config['model_type']}, {encoder.count_params():,} "
-        f"parameters, {encoder.representation_dim}-d representation",
-    )
-    print_start(settings, encoder, settings.model)
-    print_optimizer(settings)
-    replicas = tf.distribute.get_strategy().num_replicas_in_sync
-    print_line("loss", _describe_loss(settings, replicas, train))
 
 
 def print_start(
@@ -223,7 +226,7 @@ def print_start(
 
 
 def _describe_loss(
-    settings: config.ObjectiveSettings, replicas: int, images: data.Source
+    settings: config.ObjectiveSettings, examples: data.Source
 ) -> str:
     """Objective, its numbers, and the chance level where there is one."""
     summary = settings.traits.summary.format_map(vars(settings))
@@ -241,7 +244,8 @@ def _describe_loss(
         text += f", {settings.mixing} of images and labels"
         if settings.has_projections:
             text += f", {settings.kind_of_positives} positives"
-    level = chance.level(settings, replicas, images)
+    replicas = tf.distribute.get_strategy().num_replicas_in_sync
+    level = chance.level(settings, replicas, examples)
     if level is not None:
         text += (
             f"; chance level {level:.4f}; what to expect of the first epochs: "

@@ -24,23 +24,19 @@ def fingerprints(images: data.Source) -> dict[str, object]:
     }
     if images.shard is not None:  # depends on the number of workers
         return made_of
-    labels = sources.fingerprint(*_labels(images))
+    labels = []
+    if images.labels is not None:
+        labels = [np.asarray(images.labels, np.int64)]
+    kind, content = "images", images.digests
     if images.texts is not None:
         text = "\0".join(images.texts).encode()
-        texts = hashlib.sha256(text).hexdigest()
-        return made_of | {"images": sources.fingerprint(texts, labels)}
-    if images.digests is not None:
-        bytes_read = np.asarray(images.digests, np.int64)
-        return made_of | {"images": sources.fingerprint(bytes_read, labels)}
-    return made_of | {
-        "files": sources.fingerprint(images.fingerprint(), labels)
-    }
-
-
-def _labels(images: data.Source) -> list[np.ndarray]:
-    if images.labels is None:
-        return []
-    return [np.asarray(images.labels, np.int64)]
+        content = hashlib.sha256(text).hexdigest()
+    elif content is not None:
+        content = np.asarray(content, np.int64)
+    else:
+        kind, content = "files", images.fingerprint()
+    labels = sources.fingerprint(*labels)
+    return made_of | {kind: sources.fingerprint(content, labels)}
 
 
 def check(run: run_files.RunDirectory, made_of: Mapping[str, object]) -> None:
@@ -53,25 +49,23 @@ def check(run: run_files.RunDirectory, made_of: Mapping[str, object]) -> None:
         differ.
     """
     earlier = run.made_of()
+    common = earlier.keys() & made_of.keys()
+    changed = {name for name in common if earlier[name] != made_of[name]}
     exceptions.require(
-        earlier.get("images") in (None, made_of.get("images"))
-        or "images" not in made_of,
+        "images" not in changed,
         f"--resume must find the training data of {run.path} as they were",
         "the same names with other contents or labels: restore the data, or "
         "begin anew with --overwrite",
     )
-    if earlier.get("files") not in (
-        None,
-        made_of.get("files", earlier.get("files")),
-    ):
+    if "files" in changed:
         console.print_line(
             "warning",
             f"the files of the training data have changed since {run.path} was "
             "begun, or were copied: with other contents it must be begun anew, "
             "with --overwrite",
         )
-    encoder, recorded = made_of.get("encoder"), earlier.get("encoder")
-    if encoder and recorded and encoder != recorded:
+    if "encoder" in changed:
+        encoder, recorded = made_of["encoder"], earlier["encoder"]
         raise exceptions.InvalidValue(
             f"--resume must find the encoder of {run.path}, checkpoint "
             f"{origins.describe(recorded, encoder)}, got "

@@ -410,12 +410,13 @@ def open_run(
     is imported only if the argument repeats it. `drop_duplicates` leaves test
     images out that are training images too.
     """
-    overrides = {
+    given = {
         "dataset": dataset,
         "data_dir": data_dir,
         "train_file": train_file,
         "test_file": test_file,
     }
+    given = {name: value for name, value in given.items() if value is not None}
     directory = run_files.RunDirectory(path)
     if not directory.exists():
         is_there = directory.path.exists()
@@ -432,24 +433,19 @@ def open_run(
         "finetune_text": config.FinetuneTextSettings,
     }[tool]
     settings = directory.recorded(settings_class)
-    for name, value in overrides.items():
+    for name, value in given.items():
         exceptions.require(
-            value is None or hasattr(settings, name),
+            hasattr(settings, name),
             f"`{name}` must be left out for a run of tools/{tool}.py",
             value,
         )
     recorded_module = "" if run_class.is_of_texts else settings.architecture
     trust.check_named(recorded_module, architecture, directory.path)
-    overrides = {
-        name: files.whole(files.expanded(value, name))
-        for name, value in overrides.items()
-        if value is not None and name != "dataset"
-    }
-    if dataset is not None:
-        overrides["dataset"] = dataset
+    for name in given.keys() - {"dataset"}:
+        given[name] = files.whole(files.expanded(given[name], name))
     if drop_duplicates and not run_class.is_of_texts:
-        overrides["drop_duplicates"] = True
-    return run_class(directory, settings, linear_stage, overrides)
+        given["drop_duplicates"] = True
+    return run_class(directory, settings, linear_stage, given)
 
 
 def load_encoder(

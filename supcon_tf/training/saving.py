@@ -93,7 +93,7 @@ class Saver(keras.callbacks.Callback):
         is_step_due = every and step % every == 0
         is_epoch_due = is_last or epochs % self.settings.checkpoint_every == 0
         if is_step_due or preempted or (is_epoch_due and not epoch_step):
-            self._save(step, self._metrics() if epoch_step else {})
+            self._save(step)
         if preempted:
             progress.end_live_line()
             console.print_line(
@@ -109,12 +109,12 @@ class Saver(keras.callbacks.Callback):
         """
         is_alone = distribute.num_workers(self.model.distribute_strategy) == 1
         if is_alone and self._step > self._saved_step:
-            epoch_step = self._step % self.start.epoch_steps
-            self._save(self._step, self._metrics() if epoch_step else {})
+            self._save(self._step)
         return self._saved_step
 
-    def _save(self, step: int, metrics: dict[str, list[object]]) -> None:
+    def _save(self, step: int) -> None:
         callbacks.check_finite_weights(self.model)
+        metrics = self._metrics() if step % self.start.epoch_steps else {}
         is_chief = distribute.is_chief(self.model.distribute_strategy)
         saved = dataclasses.replace(self.start, step=step, metrics=metrics)
         checkpoints.save(self.directory, self.parts, saved, is_chief=is_chief)

@@ -123,18 +123,30 @@ def _compiled_model(
 
 
 class ModelFiles(keras.callbacks.Callback):
-    """Writes config and tokenizer of the model when training begins."""
+    """Writes config and tokenizer of the model when training begins.
+
+    The checkpoints have the weights.
+    """
 
     def __init__(self, run: run_files.RunDirectory, tokenizer: object):
         super().__init__()
-        self.run = run
+        self.folder = run.language_model
         self.tokenizer = tokenizer
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        if distribute.is_chief(self.model.distribute_strategy):
-            _write_model_files(
-                self.run.language_model, self.tokenizer, self.model.encoder
-            )
+        strategy = self.model.distribute_strategy
+        if self.folder.exists() or not distribute.is_chief(strategy):
+            return
+        network_config = self.model.encoder.network.config
+        with (
+            tempfile.TemporaryDirectory() as local,
+            files.make_atomically(self.folder) as partial,
+        ):
+            self.tokenizer.save_pretrained(local)
+            for file in epath.Path(local).iterdir():
+                file.copy(partial / file.name)
+            json_text = network_config.to_json_string(use_diff=False)
+            (partial / "config.json").write_text(json_text)
 
 
 def predictor(
@@ -153,20 +165,3 @@ def predictor(
         )
 
     return predict
-
-
-def _write_model_files(
-    folder: epath.Path, tokenizer: object, encoder: text.TextEncoder
-) -> None:
-    """Writes the config of the network and its tokenizer, without weights."""
-    if folder.exists():
-        return
-    network_config = encoder.network.config.to_json_string(use_diff=False)
-    with (
-        tempfile.TemporaryDirectory() as local,
-        files.make_atomically(folder) as partial,
-    ):
-        tokenizer.save_pretrained(local)
-        for file in epath.Path(local).iterdir():
-            file.copy(partial / file.name)
-        (partial / "config.json").write_text(network_config)

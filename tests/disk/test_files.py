@@ -1,4 +1,4 @@
-"""Files and directories that are there whole, or not at all."""
+"""Files and directories that are written whole or not at all."""
 
 import os
 import pathlib
@@ -20,7 +20,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["evaluation.json"]
 
 
-def test_a_digest_is_of_the_whole_file(tmp_path, monkeypatch):
+def test_a_digest_covers_all_chunks(tmp_path, monkeypatch):
     (tmp_path / "file").write_bytes(b"abc")
     monkeypatch.setattr(files, "_CHUNK", 2)
     assert files.digest(tmp_path / "file") == {
@@ -92,7 +92,7 @@ def test_a_replacement_at_any_time_leaves_a_directory(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_tilde_is_a_home(tmp_path, monkeypatch):
+def test_a_tilde_is_the_home(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
     for path, expected in {
@@ -114,11 +114,11 @@ def test_a_tilde_is_a_home(tmp_path, monkeypatch):
     assert files.expanded("~nobody9/x") == f"{tmp_path}/~nobody9/x"
 
 
-ODD = "a[0.1]*?\\b"
+PATTERN = "a[0.1]*?\\b"
 
 
-def test_children_are_by_their_names_whatever_the_directory_is_called(tmp_path):
-    folder = tmp_path / ODD
+def test_children_of_a_directory_with_any_name(tmp_path):
+    folder = tmp_path / PATTERN
     for name in ("step-1", "step-2", ".step-3", "other"):
         (folder / name).mkdir(parents=True)
 
@@ -131,13 +131,13 @@ def test_children_are_by_their_names_whatever_the_directory_is_called(tmp_path):
     assert files.children(folder / "none") == []
 
 
-def test_a_path_that_tensorflow_takes_for_a_pattern_is_a_link(tmp_path):
-    plain, odd = tmp_path / "plain", tmp_path / ODD
-    odd.mkdir()
-    (odd / "file").write_text("here")
+def test_a_path_with_patterns_has_a_link(tmp_path):
+    plain, patterned = tmp_path / "plain", tmp_path / PATTERN
+    patterned.mkdir()
+    (patterned / "file").write_text("here")
     assert files.literal(plain) == str(plain)
     for _ in range(2):
-        path = files.literal(odd)
+        path = files.literal(patterned)
         assert pathlib.Path(path, "file").read_text() == "here"
         assert not set(path) & set("*?[\\")
     message = r"none of \* \? \[ .*not local, got gs"
@@ -156,9 +156,7 @@ def test_a_path_that_tensorflow_takes_for_a_pattern_is_a_link(tmp_path):
         ("gs://bucket/a[1]", r"none of \* \? \["),
     ],
 )
-def test_where_nothing_can_be_written_is_found(
-    path, reason, tmp_path, monkeypatch
-):
+def test_unwritable_folders_are_refused(path, reason, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("nowhere")

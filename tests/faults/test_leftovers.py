@@ -74,7 +74,6 @@ def test_a_replaced_directory_stays_until_the_new_directory_exists(tmp_path):
 
 def test_evaluations_remove_leftovers(copy_evaluated_run, tmp_path):
     run = copy_evaluated_run(tmp_path / "run")
-    pathlib.Path(run.encoded / "test" / "made_of.json").write_text("{}")
     partial(run.encoded / "train").mkdir()
     partial(run.evaluation_owner().samples_file).touch()
     settings = config.EvaluateSettings(str(run.path), plotted_images=0)

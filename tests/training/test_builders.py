@@ -209,7 +209,7 @@ def test_every_schedule_gets_its_settings(name, capsys):
     assert schedule.get_config() == (
         {"peak": 0.2, "warmup_steps": 25} | numbers
     )
-    untrained = dataclasses.replace(settings, epochs=0, decay_boundaries=())
+    untrained = dataclasses.replace(settings, epochs=0)
     untrained = builders.schedule(untrained, EPOCH_STEPS)
     assert untrained.get_config()["warmup_steps"] == 0
     console.print_optimizer(settings)

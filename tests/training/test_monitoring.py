@@ -109,7 +109,7 @@ def scalars(run):
 
 
 def assert_same_curves(run, epochs):
-    """metrics.jsonl and TensorBoard have each epoch once, with the same figures."""
+    """metrics.jsonl and TensorBoard have the same figures, each epoch once."""
     figures = run.metrics()
     assert [line["epoch"] for line in figures] == epochs
     curves = scalars(run)

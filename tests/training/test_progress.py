@@ -41,7 +41,7 @@ class Clock(keras.callbacks.Callback):
             self._changed.notify_all()
 
     def takes(self, value, seconds, in_its_step=False):
-        """The value, after some seconds, or once the step of its index began."""
+        """The value, after some seconds, or after the begin of its step."""
 
         def delayed_value(array):
             with self._changed:
@@ -156,9 +156,7 @@ def test_the_bar_of_a_step(bar, clock, capsys):
     )
 
 
-def test_the_bar_has_figures_of_the_step_and_the_line_all_figures(
-    bar, clock, capsys
-):
+def test_the_bar_has_the_figures_of_its_step(bar, clock, capsys):
     for loss in (9.0, 5.0, 1.0):
         steps(bar, [1], clock, 2.0, loss=loss)
         assert f"loss {loss}" in capsys.readouterr().out

@@ -15,12 +15,10 @@ from PIL import Image
 import supcon_tf
 from supcon_tf import (
     config,
-    data,
     distribute,
     evaluation,
     models,
     run_files,
-    settings,
     training,
 )
 from supcon_tf.host import trust
@@ -77,24 +75,6 @@ def test_a_trained_encoder_loads_in_a_call(finished_run):
     assert_equal_weights(encoder, other)
     with pytest.raises(ValueError, match="must be a run directory"):
         supcon_tf.load_encoder(finished_run.path / "none")
-
-
-@pytest.mark.slow
-def test_the_flagfile_of_a_run_repeats_the_training(finished_run, tmp_path):
-    repeated = settings.from_flagfile(
-        config.PretrainSettings,
-        finished_run.settings_file,
-        f"--run_dir={tmp_path / 'repeated'}",
-    )
-    run = training.pretrain(repeated)
-    for line, other in zip(finished_run.metrics(), run.metrics(), strict=True):
-        assert other["loss"] == pytest.approx(line["loss"], rel=1e-3)
-    encoder = training.load_encoder(finished_run.path)
-    repeated_encoder = training.load_encoder(run.path)
-    for weight, other in zip(
-        encoder.weights, repeated_encoder.weights, strict=True
-    ):
-        np.testing.assert_allclose(other, weight, rtol=0.02, atol=2e-3)
 
 
 def job_of(settings, stage, images):
@@ -245,26 +225,6 @@ def test_labels_of_a_single_class_teach_nothing(
     assert jobs.prepare(tiny_settings(**options), stages._splits)
 
 
-@pytest.mark.slow
-def test_a_bad_test_image_of_records_begins_no_run(
-    tiny_settings, image_folder, tmp_path
-):
-    shutil.copytree(image_folder, tmp_path / "data")
-    (tmp_path / "data/test/dark/00.png").write_bytes(b"no image")
-    splits = {
-        split: data.load(
-            "folder", split, str(tmp_path / "data"), check_images=False
-        )
-        for split in ("train", "test")
-    }
-    data.write_tfrecords(splits, tmp_path / "records")
-    options = {"data_dir": str(tmp_path / "records"), "dataset": "tfrecord"}
-    message = r"1 bad ones of 21: test-00000-of-00001:\d+ "
-    with pytest.raises(ValueError, match=message):
-        training.pretrain(tiny_settings(tmp_path / "run", **options))
-    assert not (tmp_path / "run").exists()
-
-
 def test_a_linear_stage_that_cannot_begin_leaves_nothing(
     finished_run, tmp_path
 ):
@@ -283,7 +243,6 @@ def test_a_linear_stage_that_cannot_begin_leaves_nothing(
 @pytest.mark.parametrize(
     "objective",
     [
-        {},
         {"objective": "supcon+ce", "mixing": "mixup", "mixing_alpha": 1.0},
         {"mixing": "cutmix", "positives": "cosine"},
     ],

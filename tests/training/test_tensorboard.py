@@ -76,9 +76,7 @@ def test_a_profile_has_exactly_its_steps(
     assert profiled_steps(tmp_path) == expected
 
 
-def test_a_profile_that_never_starts_has_a_warning(
-    small_model, tmp_path, capsys
-):
+def test_a_profile_without_steps_has_a_warning(small_model, tmp_path, capsys):
     fit_profiled(small_model, tmp_path, 7, 8, 0)
     assert not list(tmp_path.iterdir())
     assert capsys.readouterr().out == (

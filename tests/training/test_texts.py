@@ -2,25 +2,22 @@
 
 import dataclasses
 import pathlib
-import signal
+import shutil
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from supcon_tf import config, data, run_files, text, training
 from supcon_tf import settings as settings_module
 from supcon_tf.training import best_epoch, runs, sentences
-from tests import forks, language_model, workers
 from tests import runs as catalogue
+from tests import workers
 
 TOOL = pathlib.Path(__file__).parents[2] / "tools" / "finetune_text.py"
-
-
-@pytest.fixture
-def folder(text_folder):
-    return text_folder
 
 
 def settings_of(folder, run_dir, **overrides):
@@ -70,8 +67,8 @@ def test_cross_entropy_learns(finished_text_run):
     ],
     ids=lambda options: options["objective"],
 )
-def test_supcon_learns(folder, tmp_path, capsys, options):
-    settings = settings_of(folder, tmp_path / "run", **options)
+def test_supcon_learns(text_folder, tmp_path, capsys, options):
+    settings = settings_of(text_folder, tmp_path / "run", **options)
     training.finetune_text(settings)
     printed = capsys.readouterr().out
     assert "bert, " in printed and "gradient norm at most 1;" in printed
@@ -79,37 +76,33 @@ def test_supcon_learns(folder, tmp_path, capsys, options):
     check_the_best_epoch(run_files.RunDirectory(tmp_path / "run"))
 
 
-@pytest.mark.slow
-def test_resumed_runs_forget_later_best_epochs(folder, tmp_path):
-    options = {"epochs": 4, "checkpoint_every": 2, "keep_checkpoints": 9}
-    settings = settings_of(folder, tmp_path / "run", **options)
-    run = run_files.RunDirectory(settings.run_dir)
-    training.finetune_text(settings)
-    last = run_files.steps_in(run.checkpoints)[-1]
-    run_files.path_of(run.checkpoints, last).rmtree()
-    for epoch in (3, 4, 9):  # as if the future had been far better
-        run_files.path_of(run.best, epoch).mkdir(exist_ok=True)
-        (run_files.path_of(run.best, epoch) / "bad").touch()
-    again = dataclasses.replace(settings, resume=True)
-    training.finetune_text(again)
-    ranks = [best_epoch._rank(line) for line in run.metrics()]
-    best = ranks.index(max(ranks)) + 1
-    assert run.best_checkpoint().endswith(f"{best:08d}")
-    assert not list(run.best.glob("*/bad"))
+def test_resumed_runs_forget_later_best_epochs(tmp_path):
+    run = run_files.RunDirectory(tmp_path)
+    for epoch in (1, 2, 3, 9):
+        run_files.path_of(run.best, epoch).mkdir(parents=True)
+    best = best_epoch.BestEpoch(run, None, None, checkpoint_every=1)
+    strategy = tf.distribute.get_strategy()
+    best.set_model(types.SimpleNamespace(distribute_strategy=strategy))
+    best.on_epoch_begin(2)
+    assert run_files.steps_in(run.best) == [1, 2]
 
 
 @pytest.mark.slow
-def test_a_test_file_may_come_later(folder, tmp_path):
+def test_a_test_file_may_come_later(text_folder, tmp_path):
     run_dir = tmp_path / "run"
-    settings = settings_of(folder, run_dir, epochs=1, test_file=None)
+    settings = settings_of(text_folder, run_dir, epochs=1)
+    test_file = settings.test_file
+    settings = dataclasses.replace(settings, test_file=None)
     training.finetune_text(settings)
     with pytest.raises(ValueError, match="with a --test_file, which --resume"):
         runs.open_run(run_dir).source("test")
-    training.finetune_text(settings_of(folder, run_dir, epochs=1, resume=True))
+    training.finetune_text(
+        dataclasses.replace(settings, test_file=test_file, resume=True)
+    )
     assert runs.open_run(run_dir).source("test").num_examples == 12
 
 
-def test_other_labels_than_the_runs_are_refused(finished_text_run, tmp_path):
+def test_other_labels_are_refused(finished_text_run, tmp_path):
     """A training file that has changed would shift them."""
     run = catalogue.copy(finished_text_run.path, tmp_path / "run")
     before = run.recorded(config.FinetuneTextSettings).train_file
@@ -128,12 +121,13 @@ def test_tools_for_images_refuse_texts(finished_text_run):
     assert training.load_encoder(run_dir).representation_dim == 16
 
 
-def test_draws_are_few_balanced_and_apart_from_validation(folder, tmp_path):
-    """The same of a seed, others of another, whatever the objective."""
+def test_draws_are_balanced_and_without_validation_sentences(
+    text_folder, tmp_path
+):
     drawn_ids = {}
     for draw in (0, 0, 1):
         settings = settings_of(
-            folder,
+            text_folder,
             tmp_path / "run",
             train_examples=6,
             draw=draw,
@@ -143,7 +137,7 @@ def test_draws_are_few_balanced_and_apart_from_validation(folder, tmp_path):
             overwrite=True,
         )
         train, validation = sentences.splits(
-            settings, text.load_tokenizer(folder)
+            settings, text.load_tokenizer(text_folder)
         )
         assert np.bincount(train.labels).tolist() == [3, 3]
         assert np.bincount(validation.labels).tolist() == [4, 4]
@@ -153,9 +147,9 @@ def test_draws_are_few_balanced_and_apart_from_validation(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_two_workers_learn_as_one_device(folder, tmp_path):
-    """Real processes; the chief alone writes."""
-    settings = settings_of(folder, tmp_path / "one", dropout=0.0, epochs=2)
+def test_two_workers_learn_as_one_device(text_folder, tmp_path):
+    """Processes of which the chief alone writes."""
+    settings = settings_of(text_folder, tmp_path / "one", dropout=0.0, epochs=2)
     training.finetune_text(settings)
     flags = settings_module.to_flags(settings)
     flags += ["--strategy=multi_worker", f"--run_dir={tmp_path / 'two'}"]
@@ -181,64 +175,30 @@ def test_two_workers_learn_as_one_device(folder, tmp_path):
     assert distributed.best_checkpoint()
 
 
-KILLED = """
-import os, signal
-from supcon_tf.cli import commands
-from supcon_tf.training import saving
-
-save = saving.Saver._save
-
-def save_and_die(self, step, metrics):
-    save(self, step, metrics)
-    if step == 6:  # of four steps of an epoch
-        os.kill(os.getpid(), signal.SIGKILL)
-
-saving.Saver._save = save_and_die
-commands.run("finetune_text")
-"""
-
-
 @pytest.mark.slow
-def test_a_killed_run_ends_bit_identical(folder, tmp_path):
-    """With dropout, and without the files of the model."""
-    moved = tmp_path / "model"
-    moved.mkdir()
-    language_model.write_model(moved)
-    flags = [
-        f"--model={moved}",
-        f"--train_file={folder / 'train.tsv'}",
-        f"--test_file={folder / 'test.tsv'}",
-        "--validation_fraction=0.2",
-        "--max_length=8",
-        "--batch_size=8",
-        "--num_views=2",
-        "--epochs=3",
-        "--learning_rate=0.003",
-        "--checkpoint_steps=1",
-        "--deterministic",
-    ]
-    reference = forks.run(TOOL, *flags, f"--run_dir={tmp_path / 'whole'}")
-    assert reference.returncode == 0, reference.stderr
-    flags.append(f"--run_dir={tmp_path / 'killed'}")
-    killed = forks.run(KILLED, *flags)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    moved.rename(tmp_path / "elsewhere")
-    again = forks.run(TOOL, *flags, "--resume")
-    assert again.returncode == 0, again.stderr
-    assert "resumed" in again.stdout
-    reference_run, other = (
-        run_files.RunDirectory(tmp_path / name) for name in ("whole", "killed")
+def test_a_resumed_run_ends_with_the_same_weights(text_folder, tmp_path):
+    """With dropout, from inside an epoch, and without the model's files."""
+    shutil.copytree(text_folder, tmp_path / "texts")
+    settings = settings_of(
+        tmp_path / "texts",
+        tmp_path / "run",
+        epochs=3,  # of 4 steps
+        checkpoint_steps=1,
+        keep_checkpoints=99,
     )
-    encoders = [
-        runs.open_run(run.path).encoder for run in (reference_run, other)
-    ]
-    for a, b in zip(
-        *(encoder.get_weights() for encoder in encoders), strict=True
-    ):
-        np.testing.assert_array_equal(a, b)
-    for a, b in zip(reference_run.metrics(), other.metrics(), strict=True):
+    training.finetune_text(settings)
+    run = run_files.RunDirectory(tmp_path / "run")
+    expected, figures = runs.open_run(run.path).encoder, run.metrics()
+    for step in range(7, 13):
+        run_files.path_of(run.checkpoints, step).rmtree()
+    (tmp_path / "texts" / "config.json").unlink()
+    training.finetune_text(dataclasses.replace(settings, resume=True))
+    encoder = runs.open_run(run.path).encoder
+    for weight, other in zip(expected.weights, encoder.weights, strict=True):
+        np.testing.assert_allclose(weight, other, rtol=1e-4, atol=1e-5)
+    for line, other in zip(figures, run.metrics(), strict=True):
         for name in ("loss", "validation_loss", "classifier_loss"):
-            assert a[name] == b[name], name
+            assert other[name] == pytest.approx(line[name], rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -260,8 +220,8 @@ def test_a_killed_run_ends_bit_identical(folder, tmp_path):
         ({"batch_size": 40}, "`batch_size` must be in 1..num_examples"),
     ],
 )
-def test_wrong_settings_begin_no_run(folder, tmp_path, overrides, message):
+def test_wrong_settings_begin_no_run(text_folder, tmp_path, overrides, message):
     run_dir = tmp_path / "run"
     with pytest.raises(ValueError, match=message):
-        training.finetune_text(settings_of(folder, run_dir, **overrides))
+        training.finetune_text(settings_of(text_folder, run_dir, **overrides))
     assert not run_dir.exists()

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from etils import epath
 
 from supcon_tf import exceptions
 from supcon_tf.disk import files, locks
 
+if TYPE_CHECKING:
+    from supcon_tf.run_files.directory import RunDirectory
+
 # Left-overs of killed processes.
 _UNFINISHED = (".*.partial", ".*.old")
-_CHECKPOINTS = ("step-*", ".step-*", ".partial*", "epoch-*")  # of all versions
+_CHECKPOINTS = "step-*", ".step-*"
 # Folders in which users keep files too, and patterns of the run's files there.
 _PARTS = {
     "checkpoints": _CHECKPOINTS,
@@ -29,20 +32,7 @@ _PARTS = {
 }
 
 
-class Run(Protocol):
-    """The used part of `run_files.RunDirectory`, which imports this module."""
-
-    path: epath.Path
-    settings_file: epath.Path
-    unfinished_file: epath.Path
-    trainings: epath.Path
-    tuned: epath.Path
-    flags: Callable[[], dict[str, str]]
-    stage: Callable[[str], Run]
-    stages: Callable[[], list[str]]
-
-
-def check(run: Run) -> None:
+def check(run: RunDirectory) -> None:
     """Checks that all outputs of a run can be removed, and no other files.
 
     Raises:
@@ -58,7 +48,9 @@ def check(run: Run) -> None:
             continue
         for folder, _, names in os.walk(path):
             _check_folder(folder)
-            if "settings.flags" in names and not _is_training(run, folder):
+            # The trainings of a transfer are its outputs.
+            is_run = run.settings_file.name in names
+            if is_run and not epath.Path(folder).is_relative_to(run.trainings):
                 inside.append(folder)
     exceptions.require(
         not inside,
@@ -68,7 +60,7 @@ def check(run: Run) -> None:
     )
 
 
-def remove(run: Run) -> None:
+def remove(run: RunDirectory) -> None:
     """Removes the outputs of a run, and the folders that are empty then."""
     for path in [*_outputs(run)]:
         if path.is_dir() and not os.path.islink(path):
@@ -84,7 +76,7 @@ def remove(run: Run) -> None:
         _remove_empty(folder)
 
 
-def _outputs(run: Run) -> Iterator[epath.Path]:
+def _outputs(run: RunDirectory) -> Iterator[epath.Path]:
     """The files and folders to be removed, without settings.flags."""
     for path in vars(run).values():
         is_below = path.parent == run.path and path != run.settings_file
@@ -102,12 +94,12 @@ def _outputs(run: Run) -> Iterator[epath.Path]:
         yield from files.children(run.path, pattern)
 
 
-def _folders(run: Run) -> list[epath.Path]:
+def _folders(run: RunDirectory) -> list[epath.Path]:
     paths = [path for path in vars(run).values() if path.parent == run.path]
     return [path for path in paths if path != run.tuned and path.is_dir()]
 
 
-def _stages(run: Run) -> list[Run]:
+def _stages(run: RunDirectory) -> list[RunDirectory]:
     """The stages of a run, and the training that a transfer keeps."""
     stages = (run.stage(name) for name in run.stages())
     return [
@@ -117,7 +109,7 @@ def _stages(run: Run) -> list[Run]:
     ]
 
 
-def _runs_inside(run: Run) -> Iterator[epath.Path]:
+def _runs_inside(run: RunDirectory) -> Iterator[epath.Path]:
     """The other runs in a run and in its stages."""
     stages = _stages(run)
     paths = [stage.path for stage in stages]
@@ -126,11 +118,6 @@ def _runs_inside(run: Run) -> Iterator[epath.Path]:
     )
     for stage in stages:
         yield from _runs_inside(stage)
-
-
-def _is_training(run: Run, folder: str) -> bool:
-    """Whether a folder is one of the trainings of a transfer."""
-    return epath.Path(folder).is_relative_to(run.trainings)
 
 
 def _stays(folder: epath.Path) -> bool:
