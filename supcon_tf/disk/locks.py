@@ -62,7 +62,7 @@ def held(directory: str | os.PathLike[str], work: str) -> Iterator[None]:
         finally:
             del _HELD[path]
             with contextlib.suppress(OSError):
-                os.unlink(path)  # while it is held: see `_is_at`
+                os.unlink(path)  # while it is held: see `_has_name`
             os.close(descriptor)
     finally:
         for folder in folders:
@@ -122,7 +122,7 @@ def _acquire(path: str) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             is_locked = _lock(descriptor, path, fcntl.LOCK_EX)
-            if is_locked and _is_at(path, descriptor):
+            if is_locked and _has_name(descriptor, path):
                 with contextlib.suppress(OSError):  # of a full disk
                     os.truncate(descriptor, 0)
                     os.write(descriptor, json.dumps(_holder_record()).encode())
@@ -145,12 +145,12 @@ def _lock(descriptor: int, path: str, kind: int) -> bool:
     except OSError as error:
         if error.errno not in _NO_LOCK_ERRORS:
             raise
-        return not _runs_here(_holder(path))
+        return not _is_alive(_holder(path))
     return True
 
 
-def _is_at(path: str, descriptor: int) -> bool:
-    """Whether an open file is still at its path: its holder may remove it."""
+def _has_name(descriptor: int, path: str) -> bool:
+    """Whether an open lock still has its name: its holder may remove it."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
     except FileNotFoundError:
@@ -174,7 +174,7 @@ def _holder(path: str) -> dict[str, object]:
         return {}
 
 
-def _runs_here(holder: dict[str, object]) -> bool:
+def _is_alive(holder: dict[str, object]) -> bool:
     """Whether a holder is another process of this machine that still runs.
 
     Its number and its start tell, since numbers come again. Processes of other

@@ -105,7 +105,7 @@ def model(
             settings.projection_bias,
         )
     shape = side, side, settings.channels
-    return _on_encoder(settings, base, head, num_classes, shape)
+    return _built_model(settings, base, head, num_classes, shape)
 
 
 def text_model(
@@ -119,10 +119,10 @@ def text_model(
         head = models.NoProjectionHead()
         if dim:
             head = models.ProjectionHead(dim, settings.hidden_dims)
-    return _on_encoder(settings, encoder, head, num_classes, (None, 2))
+    return _built_model(settings, encoder, head, num_classes, (None, 2))
 
 
-def _on_encoder(
+def _built_model(
     settings: config.ObjectiveSettings,
     encoder: keras.Model,
     head: keras.Model | None,

@@ -32,7 +32,8 @@ def source(
     """
     images = _all_classes(settings, split, shard)
     if settings.unknown_classes:
-        images = subsets.of_classes(images, _known_names(settings, images))
+        names = _remaining_classes(settings, images)
+        images = subsets.of_classes(images, names)
     if split == "train" and isinstance(settings, config.PartSettings):
         return _draw_images(settings, images)
     if split == "test" and settings.drop_duplicates:
@@ -48,7 +49,7 @@ def unknown_source(settings: config.DataSettings) -> data.Source | None:
     return subsets.of_classes(images, settings.unknown_classes)
 
 
-def _known_names(
+def _remaining_classes(
     settings: config.DataSettings, images: data.Source
 ) -> list[str]:
     """The classes of a split without --unknown_classes."""
@@ -60,13 +61,13 @@ def _known_names(
         f"{exceptions.listed(names)}",
         exceptions.listed(missing),
     )
-    known_names = [name for name in names if name not in unknown_names]
+    remaining_names = [name for name in names if name not in unknown_names]
     exceptions.require(
-        len(known_names) > 1,
+        len(remaining_names) > 1,
         "--unknown_classes must leave two classes or more",
-        exceptions.listed(known_names) or "none",
+        exceptions.listed(remaining_names) or "none",
     )
-    return known_names
+    return remaining_names
 
 
 def _all_classes(

@@ -54,13 +54,13 @@ class Run:
       files: its directory.
       settings: the recorded settings of stage 1, or of the fine-tuning.
       linear_stage: name of the linear stage.
-      given: settings of the data that replace the recorded ones, by name.
+      changes: settings of the data that replace the recorded ones, by name.
     """
 
     files: run_files.RunDirectory
     settings: config.PretrainSettings | config.FinetuneTextSettings
     linear_stage: str
-    given: Mapping[str, str | bool] = dataclasses.field(default_factory=dict)
+    changes: Mapping[str, str | bool]
 
     is_of_texts = False
 
@@ -144,9 +144,11 @@ class Run:
         Prints a line where the data have moved together with the run.
         """
         moved = run_files.moved_data(vars(self.settings), self.files.path)
-        moved = {name: moved[name] for name in moved if name not in self.given}
+        moved = {
+            name: moved[name] for name in moved if name not in self.changes
+        }
         console.print_moved(moved)
-        return dataclasses.replace(self.settings, **moved, **self.given)
+        return dataclasses.replace(self.settings, **moved, **self.changes)
 
     def source(
         self, split: str, shard: tuple[int, int] | None = None
@@ -171,7 +173,7 @@ class Run:
     ) -> data.Source:
         trust.check_named(
             self.settings.dataset,
-            self.given.get("dataset"),
+            self.changes.get("dataset"),
             self.files.path,
             "dataset",
         )
@@ -410,13 +412,15 @@ def open_run(
     is imported only if the argument repeats it. `drop_duplicates` leaves test
     images out that are training images too.
     """
-    given = {
+    changes = {
         "dataset": dataset,
         "data_dir": data_dir,
         "train_file": train_file,
         "test_file": test_file,
     }
-    given = {name: value for name, value in given.items() if value is not None}
+    changes = {
+        name: value for name, value in changes.items() if value is not None
+    }
     directory = run_files.RunDirectory(path)
     if not directory.exists():
         is_there = directory.path.exists()
@@ -433,7 +437,7 @@ def open_run(
         "finetune_text": config.FinetuneTextSettings,
     }[tool]
     settings = directory.recorded(settings_class)
-    for name, value in given.items():
+    for name, value in changes.items():
         exceptions.require(
             hasattr(settings, name),
             f"`{name}` must be left out for a run of tools/{tool}.py",
@@ -441,11 +445,11 @@ def open_run(
         )
     recorded_module = "" if run_class.is_of_texts else settings.architecture
     trust.check_named(recorded_module, architecture, directory.path)
-    for name in given.keys() - {"dataset"}:
-        given[name] = files.whole(files.expanded(given[name], name))
+    for name in changes.keys() - {"dataset"}:
+        changes[name] = files.whole(files.expanded(changes[name], name))
     if drop_duplicates and not run_class.is_of_texts:
-        given["drop_duplicates"] = True
-    return run_class(directory, settings, linear_stage, given)
+        changes["drop_duplicates"] = True
+    return run_class(directory, settings, linear_stage, changes)
 
 
 def load_encoder(

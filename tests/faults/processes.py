@@ -1,4 +1,4 @@
-"""Processes of fault tests: killed ones, and holders of locks."""
+"""Processes of fault tests: killed processes, and holders of locks."""
 
 import contextlib
 import pathlib

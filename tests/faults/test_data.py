@@ -1,4 +1,4 @@
-"""Files of the data that vanish, are cut, or are no files at all."""
+"""Data whose files vanish, are cut, or are pipes, devices and sockets."""
 
 import contextlib
 import os

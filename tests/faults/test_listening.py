@@ -1,4 +1,4 @@
-"""What listens is reached from this machine alone, unless it is asked for."""
+"""Servers are reached from their machine alone, unless a user asks."""
 
 import json
 import os
@@ -82,13 +82,14 @@ def test_the_data_service_is_for_this_machine_alone(service, outer):
     assert "password" not in process.communicate()[1]
 
 
-def test_a_data_service_for_others_says_so(service, outer):
+def test_an_open_data_service_prints_warnings(service, outer):
     process, ports = service("--port=0", f"--host={outer}")
     for port in ports:
         assert reaches(outer, port)
     process.kill()
-    said = process.communicate()[1].splitlines()
-    for line, role in zip(said, ("the dispatcher", "the worker"), strict=True):
+    warnings = process.communicate()[1].splitlines()
+    roles = "the dispatcher", "the worker"
+    for line, role in zip(warnings, roles, strict=True):
         assert f"{role} is open to every machine that reaches this one" in line
         assert f"(it is to be reached at {outer}), asks for no password" in line
 
@@ -97,19 +98,19 @@ CLUSTER = """
 import threading
 from supcon_tf import distribute
 strategy = distribute.make_strategy("multi_worker")
-print("made", flush=True)
+print("ready", flush=True)
 threading.Event().wait()
 """
 
 
-def test_workers_of_one_machine_are_for_it_alone(outer):
+def test_workers_of_a_machine_are_closed_to_others(outer):
     environments = workers.environments(2)
     cluster = json.loads(environments[0]["TF_CONFIG"])["cluster"]["worker"]
     ports = [int(address.rpartition(":")[2]) for address in cluster]
     started = [forks.Fork(CLUSTER, env=env) for env in environments]
     try:
         for process in started:
-            assert process.read_line() == "made\n"
+            assert process.read_line() == "ready\n"
         for port in ports:
             assert reaches("localhost", port) and not reaches(outer, port)
     finally:
@@ -118,7 +119,7 @@ def test_workers_of_one_machine_are_for_it_alone(outer):
             process.wait()
 
 
-def test_other_sockets_of_the_process_stay_as_they_are(outer):
+def test_sockets_outside_the_block_stay_open(outer):
     with socket.create_server(("", 0)) as mine:
         with listening.opened("a server", "localhost"):
             theirs = socket.create_server(("", 0))
@@ -128,7 +129,7 @@ def test_other_sockets_of_the_process_stay_as_they_are(outer):
             assert reaches("127.0.0.1", theirs.getsockname()[1])
 
 
-def test_what_cannot_be_closed_says_so(monkeypatch, caplog):
+def test_ports_that_cannot_be_closed_have_a_warning(monkeypatch, caplog):
     monkeypatch.delattr(socket, "SO_BINDTODEVICE")
     with listening.opened("a server", "localhost"):
         server = socket.create_server(("", 0))

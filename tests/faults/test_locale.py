@@ -1,4 +1,4 @@
-"""Names with accents where Python was told that there are none."""
+"""Names with accents under a locale of ASCII."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A module that a run directory of others names is code, and does not run."""
+"""A module that a foreign run directory names is code, and does not run."""
 
 import sys
 
@@ -31,7 +31,7 @@ def with_module(copy_run, tmp_path):
 
 @pytest.fixture
 def theirs(with_module):
-    """One that names its net.py."""
+    """A run that names its net.py."""
     name_module(with_module, "theirs.net:make")
     return with_module
 
@@ -182,7 +182,7 @@ def test_a_module_of_the_command_is_imported(theirs, tmp_path, monkeypatch):
 
 
 def test_modules_in_a_run_are_refused(theirs, tmp_path, monkeypatch):
-    """By a link, a package, the current folder, or what it imports."""
+    """By a link, a package, the current folder, or an import inside."""
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.chdir(tmp_path)
     (tmp_path / "linked.py").symlink_to("theirs/net.py")

@@ -1,4 +1,4 @@
-"""Files of strangers run nothing, but for an export, which is a program."""
+"""Files of strangers run no code, except exports, which are programs."""
 
 import io
 import pickle
@@ -13,7 +13,7 @@ from supcon_tf.disk import files
 
 
 class Program(tf.Module):
-    """What may be called a model: it writes a file when it is asked."""
+    """A SavedModel that writes a file when it is called."""
 
     def __init__(self, path):
         super().__init__()
@@ -45,7 +45,7 @@ def test_weights_of_a_saved_model_are_numbers(program, tmp_path):
 
 
 def test_an_export_is_a_program(program, tmp_path):
-    """As docs/security.md says: what is asked there runs here."""
+    """See docs/security.md: the graph of an export runs here."""
     model = saved_model.SavedModel(program)
     (signature,) = model.signatures().values()
     assert not (tmp_path / "ran").exists()
@@ -53,8 +53,8 @@ def test_an_export_is_a_program(program, tmp_path):
     assert (tmp_path / "ran").read_text() == "ran"
 
 
-class Evil:
-    """Leaves a file where it is unpickled."""
+class Unpickled:
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path):
         self._path = path
@@ -65,9 +65,9 @@ class Evil:
 
 def test_arrays_of_a_run_are_not_unpickled(copy_run, tmp_path):
     run = copy_run(tmp_path / "run")
-    evil = np.array([Evil(tmp_path / "ran")], object)
+    pickled = np.array([Unpickled(tmp_path / "ran")], object)
     content = io.BytesIO()
-    np.savez(content, ids=evil, labels=evil, probabilities=evil)
+    np.savez(content, ids=pickled, labels=pickled, probabilities=pickled)
     for owner in (run, run.stage("linear")):
         for file in (owner.predictions_file, owner.samples_file):
             file.write_bytes(content.getvalue())
@@ -75,7 +75,7 @@ def test_arrays_of_a_run_are_not_unpickled(copy_run, tmp_path):
                 run_files.read_arrays(file)
     folder = run.encoded / "train"
     folder.mkdir(parents=True)
-    (folder / "labels.npy").write_bytes(pickle.dumps(evil[0]))
+    (folder / "labels.npy").write_bytes(pickle.dumps(pickled[0]))
     files.write_json(folder / "made_of.json", {"examples": 1, "most": None})
     with pytest.raises(ValueError):
         run.example_counts("train")

@@ -1,4 +1,4 @@
-"""What was made of one checkpoint is not taken for that of another."""
+"""Results of a checkpoint are refused with another checkpoint."""
 
 import json
 import os
@@ -134,7 +134,7 @@ def test_classes_in_another_order_are_refused(copy_run, tmp_path):
 
 
 def test_materials_must_be_those_of_the_record(image_folder, tmp_path, capsys):
-    """Images that were read have digests, other images sizes and times."""
+    """Images that were read have digests, other images have sizes and times."""
     folder = tmp_path / "images"
     shutil.copytree(image_folder, folder)
     first, second = (folder / f"train/dark/0{n}.jpg" for n in (1, 3))

@@ -11,7 +11,7 @@ from supcon_tf.training import checkpoints, runs
 
 
 def add(run, step):
-    """Saves the newest checkpoint of a run again, as one of another step."""
+    """Copies the newest checkpoint of a run to another step."""
     newest = run.latest_checkpoint()
     path = run_files.path_of(run.checkpoints, step)
     shutil.copytree(newest, path)

@@ -1,4 +1,4 @@
-"""settings.flags as editors, full disks and strangers leave it: one line."""
+"""Damaged settings.flags: a line names the damage."""
 
 import pytest
 

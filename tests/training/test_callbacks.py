@@ -25,7 +25,7 @@ def with_model(callback):
 
 
 def printed_after(epochs, capsys, steps=100, kind=None, **arguments):
-    """The printed lines of the callback over epochs with these figures."""
+    """The printed lines of the callback over epochs with figures."""
     warning = with_model((kind or callbacks.CollapseWarning)(**arguments))
     for epoch, figures in enumerate(epochs):
         for batch in range(steps):

@@ -15,7 +15,7 @@ def settings(**options):
 
 @pytest.fixture
 def two_replicas(monkeypatch, mirrored_strategy):
-    """Every strategy that is made is the suite's one with two replicas."""
+    """Every new strategy is the suite's strategy of two replicas."""
     monkeypatch.setattr(
         distribute, "make_strategy", lambda name, tpu: mirrored_strategy
     )
@@ -87,7 +87,7 @@ def test_a_single_worker_gets_the_global_batches(mirrored_strategy):
 
 
 def test_replicas_of_a_worker_share_its_batch(mirrored_strategy, monkeypatch):
-    """A worker of two devices among others, as the strategy would ask it."""
+    """A worker of two devices among other workers."""
     monkeypatch.setattr(distribute, "num_workers", lambda strategy: 2)
     batches = devices.distributed(
         mirrored_strategy,

@@ -1,4 +1,4 @@
-"""Runs that start from the encoder of another, or from a file."""
+"""Runs that start with the encoder of a run or of a file."""
 
 import dataclasses
 import shutil
@@ -33,7 +33,7 @@ def head_weights(run):
 def test_a_run_starts_with_the_encoder_and_head_of_another(
     source, tiny_settings, tmp_path
 ):
-    """On other data; it resumes after the other run has moved."""
+    """On other data; the run resumes after the other run has moved."""
     shutil.copytree(source.files.path, tmp_path / "first")
     settings = tiny_settings(
         tmp_path / "second",

@@ -84,7 +84,6 @@ def pixels(source):
 
 
 def test_a_part_of_the_training_images_is_drawn():
-    """The same by each name, and by the draw; those of the test stay."""
     sizes = np.bincount(digits_source().labels)
     subset = digits_source(images_per_label=7, draw=3)
     assert (np.bincount(subset.labels) == 7).all()
@@ -105,7 +104,6 @@ def test_more_images_than_there_are_cannot_be_drawn():
 
 @pytest.mark.slow
 def test_mixing_is_a_function_of_seed_and_step(tiny_settings):
-    """A sequence that is entered later goes on as it would have."""
     settings = tiny_settings(objective="ce", mixing="mixup")
     images = input_pipeline.source(settings, "train")
     mix = input_pipeline.mixing(settings, 3)

@@ -1,4 +1,4 @@
-"""The memory of a training step, estimated before it is taken."""
+"""The memory of a training step, estimated before the first step."""
 
 import pytest
 

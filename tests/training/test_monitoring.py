@@ -98,7 +98,7 @@ def fit(model, run, settings, start_epoch=0):
 
 
 def scalars(run):
-    """Tag to its (epoch, value)s, as TensorBoard would draw them."""
+    """Tag to its (epoch, value)s, as TensorBoard draws curves."""
     curves = {}
     for file in run.tensorboard.glob("train/events.*"):
         for event in tf.compat.v1.train.summary_iterator(str(file)):

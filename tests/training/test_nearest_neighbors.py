@@ -11,7 +11,7 @@ from supcon_tf.training import representations
 
 
 def noisy(count, seed, split):
-    """Four classes of noise that differ in the colour that is brighter."""
+    """Four classes of noise, each with another bright colour."""
     rng = np.random.default_rng(seed)
     labels = np.arange(count) % 4
     pixels = rng.normal(100, 60, [count, 16, 16, 3])
@@ -61,7 +61,7 @@ class Offline(keras.callbacks.Callback):
 
 
 def tiny_encoder():
-    """With the batch norm of a real one, but quick to trace."""
+    """An encoder with batch norm that is quick to trace."""
     layers = keras.layers
     encoder = keras.Sequential(
         [
@@ -78,7 +78,7 @@ def tiny_encoder():
 
 
 def fit(splits, knn, every, epochs, k, strategy=None):
-    """Trains a small encoder; returns the figures and the expected ones."""
+    """Trains a small encoder; returns actual and expected figures."""
     keras.utils.set_random_seed(0)
     with (strategy or tf.distribute.get_strategy()).scope():
         model = models.SupConModel(

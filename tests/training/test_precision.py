@@ -19,7 +19,7 @@ VIEWS = np.clip(
 
 
 class Dtypes(losses.SupConLoss):
-    """The loss, which notes what it is given and what it returns."""
+    """The loss, which notes the dtypes of its inputs and outputs."""
 
     seen = ()
 

@@ -142,7 +142,7 @@ def bar(clock, monkeypatch):
 
 
 def test_the_bar_of_a_step(bar, clock, capsys):
-    """It goes on at step 1,000; after the first step one takes 2 s."""
+    """Of a resumed run at step 1,000, with steps of 2 s."""
     steps(bar, [1000], clock, 90.0, **LOGS)
     first = capsys.readouterr().out
     assert "? left" in first and "1001/1251" in first
@@ -184,7 +184,7 @@ def test_fast_steps_are_drawn_rarely_and_silent_steps_never(bar, clock, capsys):
 
 @pytest.mark.parametrize("verbose", [1, 2])
 def test_short_epochs_have_a_line_per_second(verbose, clock, capsys):
-    """The first, the last, and of those that take longer every one."""
+    """The first, the last, and all epochs of a second or more."""
 
     def lines(seconds, stops_after=None):
         progress_bar = progress.ProgressBar()
@@ -229,7 +229,7 @@ def batches(clock=None, seconds=0.0):
 
 
 class Slow(keras.Model):
-    """A linear model whose steps, or whose tracing, take this long."""
+    """A linear model whose steps, or whose tracing, take some seconds."""
 
     def __init__(self, clock, seconds=0.0, tracing=0.0):
         super().__init__()
@@ -269,7 +269,7 @@ def fit(data, model, steps=10, epochs=2, strategy=None, wait=None, more=()):
 
 
 def one_device():
-    """The strategy of a run; it prefetches to the device."""
+    """The strategy of a run, which prefetches to the device."""
     return tf.distribute.OneDeviceStrategy("/cpu:0")
 
 
@@ -305,7 +305,7 @@ def test_replicas_of_a_global_batch_take_a_single_step(
 
 
 def test_tracing_is_no_wait(clock):
-    """Without a strategy's thread the first batch is asked for after it."""
+    """Without a strategy's thread, tracing precedes the first batch."""
     assert fit(batches(), Slow(clock, tracing=0.3), 5, epochs=1) == 0
 
 

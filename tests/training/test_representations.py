@@ -21,7 +21,7 @@ def source():
 
 @pytest.fixture(scope="module")
 def encoder(mirrored_strategy):
-    """Mirrored over two replicas; deep enough that an image goes through."""
+    """An encoder on two replicas, whose representations differ by image."""
     with mirrored_strategy.scope():
         model = models.Encoder("vgg8", width=0.05)
         model.build((None, 8, 8, 3))
@@ -57,7 +57,7 @@ def test_replicas_encode_like_one_device(
 
 
 class Spy:
-    """The encoder, which notes the shapes that it is traced with."""
+    """The encoder, which notes the shapes of its traces."""
 
     def __init__(self, encoder):
         self.encoder, self.seen = encoder, []

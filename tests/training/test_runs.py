@@ -14,7 +14,7 @@ CONSTANT = {"crop_area": (), "horizontal_flip": False}  # views
 
 @pytest.fixture
 def workspace(copy_run, image_folder, tmp_path):
-    """A run and its images, side by side in a folder; tests move them."""
+    """A folder with a run and its images, which tests move."""
     folder = tmp_path / "there"
     shutil.copytree(image_folder, folder / "photos")
     run = copy_run(folder / "runs" / "mine")

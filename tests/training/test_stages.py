@@ -35,7 +35,7 @@ from supcon_tf.training import (
 
 
 def constant_views(run, **options):
-    """Settings of stage 2 on representations that are computed once."""
+    """Settings of stage 2 without augmentation."""
     views = {"crop_area": (), "horizontal_flip": False}
     return config.LinearSettings(
         str(run.path), **{"batch_size": 16, **views, **options}
@@ -84,7 +84,7 @@ def job_of(settings, stage, images):
 def test_both_ways_of_stage_2_train_a_classifier_on_a_frozen_encoder(
     finished_run,
 ):
-    """On views and on representations; batch norm would move if it could."""
+    """On views and on representations; its batch norm does not move."""
     constant = constant_views(finished_run, epochs=3, batch_size=48)
     assert constant.views_are_constant
     augmented = dataclasses.replace(constant, horizontal_flip=True)
@@ -268,7 +268,7 @@ def test_two_replicas_train_like_one_device(
 
 
 def check_the_classifier_of_stage_1(run):
-    """Restored alone, it gives the logits that it gave in training."""
+    """The restored classifier gives the logits of the whole model."""
     recorded = run.recorded(config.PretrainSettings)
     opened = runs.Run.open(run.path)
     model = builders.model(recorded, 3)

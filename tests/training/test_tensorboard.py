@@ -1,4 +1,4 @@
-"""Views and profiles for TensorBoard; its scalars are test_monitoring's."""
+"""Views and profiles for TensorBoard."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_the_first_views_are_written_once(count, tmp_path):
 
 
 def profiled_steps(directory):
-    """(epoch, step in it) of every step in the profile, counted from 0."""
+    """Epoch and step in the epoch of every profiled step, from 0."""
     (file,) = directory.glob("plugins/profile/*/*.xplane.pb")
     space = xplane_pb2.XSpace.FromString(file.read_bytes())
     steps = []
