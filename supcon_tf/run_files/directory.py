@@ -19,6 +19,7 @@ from supcon_tf.disk import (
     leftovers,
     locks,
     origins,
+    rows,
 )
 from supcon_tf.host import trust
 from supcon_tf.run_files import outputs
@@ -203,6 +204,8 @@ class RunDirectory:
     def class_names(self) -> tuple[str, ...]:
         """Class names in the order of the labels; empty before a run.
 
+        They are distinct: see `rows.distinct`.
+
         Raises:
           ValueError: names or order differ from those of the checkpoint.
         """
@@ -215,7 +218,7 @@ class RunDirectory:
             "other names or another order: restore the file as the training "
             "wrote it",
         )
-        return tuple(names)
+        return rows.distinct(names)
 
     def made_of(self) -> dict[str, object]:
         """The `origins.recorded` of the newest checkpoint; {} before it."""
@@ -223,6 +226,24 @@ class RunDirectory:
         if not steps:
             return {}
         return origins.recorded(path_of(self.checkpoints, steps[-1]))
+
+    def is_younger_than(self, other: RunDirectory) -> bool:
+        """Whether this was begun after the other's newest checkpoint was saved.
+
+        Compares times of files, and the times in the names of TensorBoard's
+        files, which every copy keeps. False where these are missing.
+        """
+        newest = epath.Path(other.latest_checkpoint())
+        saved = files.state(newest / origins.PROGRESS)[1]
+        return files.state(self.classes_file)[
+            1
+        ] >= saved and self._last_start() >= max(1, other._last_start())
+
+    def _last_start(self) -> int:
+        """The time of the last start of a training, seconds; 0 if unknown."""
+        events = files.children(self.tensorboard / "train", "events.*")
+        times = (path.name.split(".")[3:4] for path in events)
+        return max((int(t) for (t,) in times if t.isdecimal()), default=0)
 
     def metrics(self) -> list[dict[str, float | None]]:
         """The epochs of metrics.jsonl: see `read_metrics`."""
@@ -483,6 +504,14 @@ class RunDirectory:
             raise exceptions.InvalidValue(
                 f"the test images must be none that {self.path} was trained "
                 f"on, got {len(seen)} of {len(ids)}: {_listed(seen)}"
+            )
+
+        has_folder = ids[0].startswith(("test/", "val/"))
+        if not train_ids and not has_folder:
+            raise exceptions.InvalidValue(
+                f"{self.path} must have an {self.images_file.name}: it was "
+                "trained on a split that depended on all files of the folder, "
+                "so that nobody knows which images it has seen; pretrain again"
             )
 
     def _trained_on(self) -> set[str]:

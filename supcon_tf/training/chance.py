@@ -25,7 +25,7 @@ _MAX_ANCHORS = 1000  # images of several labels, compared with all images
 _BLOCK = 10_000  # images that are compared at once
 _MAX_COUNTS = 64  # different counts of positives; more are averaged in groups
 
-# Counts [X], and the share of each.
+# X different counts of positives, [X], and the share of each count, [X].
 _Distribution = tuple[np.ndarray, np.ndarray]
 
 
@@ -64,7 +64,7 @@ def level(
         images.labels is None or settings.samples_per_class
     ):
         return None
-    partners, shares = _partner_counts(settings, images, samples)
+    partners, shares = _partner_counts(settings, images, samples)  # [X]
     positives = views - 1 + partners
     negatives = np.maximum(all_rows - positives, 0)
     positives = np.minimum(positives, cap or np.inf)
@@ -77,7 +77,7 @@ def level(
         "only_negatives": negative_weights,
     }[denominator]
     # Without negatives, where they alone are contrasts, the loss is 0.
-    losses = np.log(np.where(contrasts > 0, contrasts, 1))
+    losses = np.log(np.where(contrasts > 0, contrasts, 1))  # [X]
     spread_losses = np.log(np.maximum(positives, 1))
     losses += settings.spread * (spread_losses - losses)
     values = np.where(positives > 0, losses, 0.0)
@@ -108,7 +108,7 @@ def _partner_counts(
     if per_class:  # the classes take turns: see data.class_balanced
         classes = settings.batch_size // per_class
         turns = np.arange(settings.batch_size) % classes
-        parts = turns.reshape(-1, samples)
+        parts = turns.reshape(-1, samples)  # [losses per batch, samples]
         counts = np.concatenate([np.bincount(part) for part in parts])
         present = len(images.class_names)
         if images.labels is not None:
@@ -163,5 +163,5 @@ def _overlap_counts(labels: np.ndarray) -> np.ndarray:
     counts = np.zeros(len(anchors), np.int64)
     for start in range(0, len(labels), _BLOCK):
         others = labels[start : start + _BLOCK].astype(np.float32)
-        counts += (anchors @ others.T > 0).sum(axis=1)
+        counts += (anchors @ others.T > 0).sum(axis=1)  # [A, block] -> [A]
     return counts - anchors.any(axis=1)

@@ -81,16 +81,35 @@ def check_stage(
 ) -> None:
     """Checks that a linear stage was trained on the run's newest checkpoint.
 
+    A stage of an earlier version has recorded no checkpoint. If it was begun
+    after the newest was saved, it passes, and a line is printed.
+
     Raises:
       ValueError: the stage is of another checkpoint, or of an unknown one.
     """
-    recorded = stage.made_of().get("encoder", {})
-    if recorded != encoder:
+    remedy = (
+        f"tools/train_linear.py --run_dir={run.path} --name={stage.path.name} "
+        "--overwrite trains it anew"
+    )
+    recorded = stage.made_of().get("encoder")
+    if recorded == encoder:
+        return
+    if recorded is not None:
         raise exceptions.InvalidValue(
             f"the linear stage {stage.path} must be of "
             f"{origins.describe(encoder, recorded)}, the checkpoint that "
             f"{run.path} has by now, got one of "
-            f"{origins.describe(recorded, encoder)}: tools/train_linear.py "
-            f"--run_dir={run.path} --name={stage.path.name} --overwrite trains "
-            "it anew"
+            f"{origins.describe(recorded, encoder)}: {remedy}"
         )
+    exceptions.require(
+        stage.is_younger_than(run),
+        f"the linear stage {stage.path} must be of {encoder['checkpoint']}, "
+        f"the checkpoint that {run.path} has by now",
+        "one of an earlier version, which has not recorded its checkpoint and "
+        f"was not begun after this one was saved: {remedy}",
+    )
+    console.print_line(
+        "note",
+        f"{stage.path} has not recorded its checkpoint; it was begun after "
+        f"{encoder['checkpoint']} was saved, and is taken to be of it",
+    )

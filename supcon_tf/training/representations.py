@@ -119,6 +119,7 @@ def representer(
             # and its padding dropped.
             paddings = [[0, 0]] * len(batch.shape)
             paddings[0] = [0, full_size - len(batch)]
+            # Per replica, [full_size / replicas, ...].
             parts = tf.split(tf.pad(batch, paddings), replicas)
             encoded = run(
                 strategy.experimental_distribute_values_from_function(
@@ -163,7 +164,7 @@ def collect(
     """
     rows, labels, count = [], [], 0
     for batch, batch_labels in examples:
-        encoded = step(batch).numpy()
+        encoded = step(batch).numpy()  # [batch, dim]
         if into is None:
             rows.append(encoded)
         else:

@@ -51,10 +51,11 @@ def mosaic(
     """
     height, width = rows[0].shape[1:3]
     shape = len(rows), max(map(len, rows)), height + below, width + right, 3
-    cells = np.full(shape, 255, np.uint8)
+    cells = np.full(shape, 255, np.uint8)  # [rows, columns, H, W, 3]
     for cell, row in zip(cells, rows, strict=True):
         cell[: len(row), :height, :width] = row
-    return cells.swapaxes(1, 2).reshape(shape[0] * shape[2], -1, 3)
+    cells = cells.swapaxes(1, 2)  # [rows, H, columns, W, 3]
+    return cells.reshape(shape[0] * shape[2], -1, 3)
 
 
 class Profile(keras.callbacks.Callback):

@@ -104,6 +104,27 @@ def test_an_export_is_of_the_checkpoint_of_its_new_linear_stage(
     assert record["metrics"] is None  # no evaluation is of this checkpoint
 
 
+def test_stages_without_a_record_must_be_younger_than_the_encoder(
+    copy_run, tmp_path, capsys
+):
+    """As stages of an earlier version have no record."""
+    run = copy_run(tmp_path / "run")
+    checkpoint = run.stage("linear").latest_checkpoint()
+    file = pathlib.Path(checkpoint, "progress.json")
+    record = json.loads(file.read_text())
+    del record["made_of"]
+    file.write_text(json.dumps(record))
+    opened = runs.open_run(run.path)
+    assert opened.classifier("linear") is not None
+    assert (
+        "has not recorded its checkpoint; it was beg" in capsys.readouterr()[0]
+    )
+    # The encoder was saved after the linear stage was begun.
+    os.utime(pathlib.Path(opened.checkpoint, "progress.json"))
+    with pytest.raises(ValueError, match="an earlier version, which has not"):
+        runs.open_run(run.path).classifier("linear")
+
+
 def test_checkpoints_of_a_step_are_told_apart(copy_run, tmp_path):
     run = copy_run(tmp_path / "run")
     file = pathlib.Path(run.latest_checkpoint(), "progress.json")

@@ -56,6 +56,17 @@ def test_other_classes_are_refused(run):
         run.check_classes(("öl", "cat"))
 
 
+def test_equal_class_names_get_their_positions(tmp_path):
+    """In a run of an earlier version."""
+    run = run_files.RunDirectory(tmp_path / "run")
+    names = ("crane", "dog", "crane")
+    run.create(config.PretrainSettings(str(run.path)), names)
+    assert run.class_names() == ("crane [0]", "dog", "crane [2]")
+    run.check_classes(run.class_names())
+    with pytest.raises(ValueError, match=r"got -crane \[2\] \+emu"):
+        run.check_classes(("crane [0]", "dog", "emu"))
+
+
 def test_missing_parts_are_named(run, tmp_path):
     with pytest.raises(ValueError, match="must hold a checkpoint, but has no"):
         run.latest_checkpoint()
@@ -114,6 +125,11 @@ def test_test_images_of_the_training_are_refused(tmp_path):
     with pytest.raises(ValueError, match="got 1 of 2: test/b/1.png"):
         check("test/a/77.png", "test/b/1.png")
     run.check_unseen(None)  # images without names
+    # A run whose split depended on all files of the folder.
+    run.images_file.unlink()
+    with pytest.raises(ValueError, match="have an images.json.*pretrain a"):
+        check("a/1.png", "b/1.png")
+    check("val/a/1.png", "val/b/1.png")
 
 
 @pytest.mark.parametrize("below", ["file", "file/run"])

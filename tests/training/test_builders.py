@@ -58,7 +58,11 @@ def test_every_objective_has_its_model_and_loss(
     model = builders.model(settings, 7)
     assert set(builders.checkpointed(model)) == {"encoder", *parts.split()}
     images = data.from_arrays(np.zeros([7, 8, 8, 3], np.uint8), np.arange(7))
-    assert type(builders.loss(settings, model, images)) is loss
+    built = builders.loss(settings, model, images)
+    assert type(built) is loss
+    if loss is losses.PaCoLoss:
+        shares = built.get_config()["class_shares"]
+        assert shares == pytest.approx([1 / 7] * 7)
     assert settings.has_classifier == ("classifier" in parts)
     if "projection_head" in parts:
         assert (model.classifier is None) == ("classifier" not in parts)

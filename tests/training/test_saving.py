@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import config, run_files, training
-from supcon_tf.training import preemption
+from supcon_tf.training import jobs, loop, preemption, stages
 from tests import processes, workers
 
 FLAGS = (
@@ -197,23 +197,29 @@ def test_a_finished_run_trains_no_further(run, resume, capsys):
         np.testing.assert_array_equal(value, variables(run.path)[name])
 
 
-def test_other_settings_and_data_are_refused(
-    run, resume, image_folder, tmp_path
-):
+def test_other_settings_and_data_are_refused(run, image_folder, tmp_path):
+    recorded = run.recorded(config.PretrainSettings)
+
+    def open_again(**overrides):
+        settings = dataclasses.replace(recorded, resume=True, **overrides)
+        job = jobs.prepare(settings, stages._splits)
+        with loop.open_run(job):
+            raise AssertionError("the run is open")
+
     changed = r"got --temperature=0.2 \(was 0.1\); --flagfile"
     with pytest.raises(ValueError, match=changed):
-        resume(temperature=0.2)
+        open_again(temperature=0.2)
     images = tmp_path / "images"
     shutil.copytree(image_folder, images)
     for path in sorted(images.glob("train/*/*"))[::3]:
         path.unlink()
     missing = r"got 0 others and 16 missing: train/bright/00.png, .*, \.\.\.$"
     with pytest.raises(ValueError, match=missing):
-        resume(data_dir=str(images))
+        open_again(data_dir=str(images))
     for split in ("train", "test"):
         (images / split / "dark").rename(images / split / "gloomy")
     with pytest.raises(ValueError, match=r"got -dark \+gloomy"):
-        resume(data_dir=str(images))
+        open_again(data_dir=str(images))
 
 
 @pytest.mark.slow

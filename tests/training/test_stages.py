@@ -128,7 +128,11 @@ def untrained(image_folder, tiny_settings, tmp_path_factory):
         folder.parent / "untrained" / "run", skip_bad_images=True, **options
     )
     printed = io.StringIO()
-    with contextlib.chdir(folder.parent), contextlib.redirect_stdout(printed):
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(printed),
+    ):
+        patch.chdir(folder.parent)
         strict = dataclasses.replace(pretraining, skip_bad_images=False)
         with pytest.raises(ValueError, match="1 bad files of 23 .*dark/bad.pn"):
             training.pretrain(strict)
