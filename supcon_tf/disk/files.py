@@ -381,7 +381,8 @@ def _replace(path: epath.Path, complete: epath.Path) -> None:
     finally:
         if aside.exists() and not path.exists():
             aside.rename(path)
-        leftovers.remove_directory(aside)
+        with contextlib.suppress(OSError):
+            aside.rmtree(missing_ok=True)
 
 
 @contextlib.contextmanager

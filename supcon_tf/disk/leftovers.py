@@ -14,6 +14,7 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 from etils import epath
 
@@ -26,58 +27,51 @@ def is_local(path: epath.PathLike) -> bool:
     return "://" not in os.fspath(path)
 
 
-@contextlib.contextmanager
-def partial_file(path: epath.Path) -> Iterator[epath.Path]:
+def partial_file(path: epath.Path) -> AbstractContextManager[epath.Path]:
     """An empty file beside a path, to be filled and renamed in the block."""
 
     def make(partial: epath.Path) -> int | None:
         flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
         return os.open(partial, flags, 0o666) if is_local(path) else None
 
-    with _locked(path, make) as partial:
-        try:
-            yield partial
-        finally:
-            with contextlib.suppress(OSError):
-                partial.unlink(missing_ok=True)
+    return _locked(path, make)
 
 
-@contextlib.contextmanager
-def partial_directory(path: epath.Path) -> Iterator[epath.Path]:
+def partial_directory(path: epath.Path) -> AbstractContextManager[epath.Path]:
     """An empty directory beside a path, to be filled and renamed."""
 
     def make(partial: epath.Path) -> int | None:
         partial.mkdir(parents=True)
         return os.open(partial, os.O_RDONLY) if is_local(path) else None
 
-    with _locked(path, make) as partial:
-        try:
-            yield partial
-        finally:
-            remove_directory(partial)
+    return _locked(path, make)
 
 
 @contextlib.contextmanager
 def _locked(
     path: epath.Path, make: Callable[[epath.Path], int | None]
 ) -> Iterator[epath.Path]:
-    """A new file or directory beside a path, locked if it is local."""
+    """A new file or directory beside a path, locked if it is local.
+
+    At the end of the block it is removed, unless it was renamed.
+    """
     remove_dead(path.parent)
     while True:
         partial = path.with_name(f".{path.name}.{uuid.uuid4()}.partial")
         descriptor = make(partial)
-        if descriptor is None:
-            yield partial
-            return
         try:
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if descriptor is not None:
+                with contextlib.suppress(OSError):  # no locks there
+                    fcntl.flock(descriptor, fcntl.LOCK_EX)
             # Before the lock, another process may have removed it.
-            if os.path.lexists(partial):
+            if descriptor is None or os.path.lexists(partial):
                 yield partial
                 return
         finally:
-            os.close(descriptor)
+            with contextlib.suppress(OSError):
+                _remove(partial)
+            if descriptor is not None:
+                os.close(descriptor)
 
 
 def remove_dead(folder: epath.PathLike) -> None:
@@ -96,10 +90,12 @@ def remove_dead(folder: epath.PathLike) -> None:
                 _remove_unless_locked(epath.Path(folder) / name)
 
 
-def remove_directory(directory: epath.Path) -> None:
-    """Removes a directory, as far as it exists and can be removed."""
-    with contextlib.suppress(OSError):
-        directory.rmtree(missing_ok=True)
+def _remove(path: epath.Path) -> None:
+    """Removes a file or a directory, if there is any."""
+    if path.is_dir():
+        path.rmtree()
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _remove_unless_locked(path: epath.Path) -> None:
@@ -107,9 +103,6 @@ def _remove_unless_locked(path: epath.Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if path.is_dir():
-            path.rmtree()
-        else:
-            path.unlink()
+        _remove(path)
     finally:
         os.close(descriptor)
