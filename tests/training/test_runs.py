@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from supcon_tf import config, conversion, evaluation, serving, training
-from supcon_tf.training import runs
+from supcon_tf.training import jobs, loop, runs, stages
 
 PLAIN = {"sample_images": 0, "plotted_images": 0}
 CONSTANT = {"crop_area": (), "horizontal_flip": False}  # views
@@ -33,36 +33,20 @@ def moved(folder):
     return destination, training.RunDirectory(destination / "runs" / "mine")
 
 
-@pytest.mark.slow
-def test_tools_open_a_run_that_has_moved_with_its_data(workspace, capsys):
+def test_a_resumed_run_records_the_path_of_moved_data(workspace, capsys):
     destination, run = moved(workspace)
-    path = str(run.path)
-    line = (
-        f"moved        data_dir {destination}/photos: together with the run\n"
-    )
-    evaluation.evaluate(config.EvaluateSettings(path, **PLAIN))
-    assert capsys.readouterr().out.count(line) == 1
-    training.train_linear(
-        config.LinearSettings(path, name="again", epochs=1, **CONSTANT)
-    )
-    assert line in capsys.readouterr().out
-    settings = config.TransferSettings(
-        path, data_dir=f"{destination}/photos", l2=1.0
-    )
-    evaluation.transfer_encoder(settings)
-    capsys.readouterr()
-    serving.export(config.ExportSettings(path))  # which reads no data
-    assert "moved" not in capsys.readouterr().out
-    assert f"--data_dir={destination}/photos" in run.commands()[0]
-    # The record has the former paths until the run is resumed.
     recorded = run.recorded(config.PretrainSettings)
     assert recorded.data_dir == f"{workspace}/photos"
-    flags = vars(recorded) | {"run_dir": path, "resume": True}
-    training.pretrain(config.PretrainSettings(**flags))
-    assert line in capsys.readouterr().out
-    recorded = run.recorded(config.PretrainSettings)
-    paths = f"{destination}/photos", path
-    assert (recorded.data_dir, recorded.run_dir) == paths
+    assert f"--data_dir={destination}/photos" in run.commands()[0]
+    settings = dataclasses.replace(recorded, run_dir=str(run.path), resume=True)
+    job = jobs.prepare(settings, stages._splits)
+    assert capsys.readouterr().out == (
+        f"moved        data_dir {destination}/photos: together with the run\n"
+    )
+    with loop.open_run(job):
+        recorded = run.recorded(config.PretrainSettings)
+    assert recorded.data_dir == f"{destination}/photos"
+    assert recorded.run_dir == str(run.path)
 
 
 def test_a_transfer_to_images_of_the_training_is_refused(workspace, tmp_path):
