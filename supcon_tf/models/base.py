@@ -244,7 +244,13 @@ class Model(keras_data.EpochSteps, keras.Model):
         )
         folder, name = os.path.split(os.fspath(filepath))
         filepath = os.path.join(files.literal(folder), name)
-        status = super().load_weights(filepath, *args, **kwargs)
+        rule = f"`filepath` must have all weights of `{type(self).__name__}`"
+        try:
+            status = super().load_weights(filepath, *args, **kwargs)
+        except AssertionError as error:  # TensorFlow's, where nothing fits
+            raise exceptions.InvalidValue(
+                f"{rule}, got {filepath} without any"
+            ) from error
         if status is None:  # not TensorFlow's format
             return None
         prefix = filepath
@@ -258,11 +264,11 @@ class Model(keras_data.EpochSteps, keras.Model):
             for weight in self.weights
             if id(weight) not in saved_ids
         ]
-        if unsaved:
-            raise exceptions.InvalidValue(
-                f"`filepath` must have all weights of `{type(self).__name__}`, "
-                f"got {prefix} without {len(unsaved)} such as {unsaved[0]}"
-            )
+        exceptions.require(
+            not unsaved,
+            rule,
+            f"{prefix} without {len(unsaved)} such as {', '.join(unsaved[:1])}",
+        )
         return status
 
     def load_own_variables(self, store: Mapping[str, object]) -> None:
