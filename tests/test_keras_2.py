@@ -63,8 +63,8 @@ def fit(views=VIEWS, labels=LABELS, **options):
     return compiled().fit(views, labels, verbose=0, **options)
 
 
-# An argument, and what is given something of Keras 3 as it.
-GIVEN = {
+# A call for each argument that gets an object of Keras 3.
+CALLS = {
     "encoder": lambda: models.as_encoder(keras_3.layers.Dense(2)),
     "encoder to load into": lambda: models.load_weights(network_3(), "a.h5"),
     "encoder to represent": lambda: training.represent(
@@ -102,19 +102,18 @@ def one_line_of(function):
     return line
 
 
-@pytest.mark.parametrize("name", GIVEN)
-def test_what_is_of_keras_3_is_refused(name):
-    line = one_line_of(GIVEN[name])
+@pytest.mark.parametrize("name", CALLS)
+def test_objects_of_keras_3_are_refused(name):
+    line = one_line_of(CALLS[name])
     argument = name.partition(" ")[0]
     assert line.startswith(f"`{argument}` must be of Keras 2, got ")
     assert "of Keras 3: make it with `from supcon_tf.keras_2 import" in line
 
 
 def test_a_network_has_another_way():
-    assert 'save_weights("its.weights.h5")' in one_line_of(
-        GIVEN["projection_head"]
-    )
-    assert "save_weights" not in one_line_of(GIVEN["optimizer"])
+    remedy = 'save_weights("its.weights.h5")'
+    assert remedy in one_line_of(CALLS["projection_head"])
+    assert remedy not in one_line_of(CALLS["optimizer"])
 
 
 def test_a_function_of_the_tools_returns_a_model(tmp_path, monkeypatch):
@@ -136,22 +135,18 @@ def called(name):
     return f"`{name}` must be in a model of Keras 2, got a call by Keras 3"
 
 
-@pytest.mark.parametrize("labels", ["integers", "one-hot"])
-@pytest.mark.parametrize("options", [{}, {"run_eagerly": True}])
-def test_a_loss_in_keras_3_is_refused(labels, options):
-    """It would leave out the weights of samples, and say nothing."""
-    y = LABELS if labels == "integers" else np.eye(2)[LABELS]
-    model = in_keras_3(losses.SupConLoss(), **options)
-    line = one_line_of(lambda: model.fit(ROWS, y, verbose=0))
-    assert line.startswith(called("SupConLoss"))
-    assert "take supcon_tf.keras_3.SupConLoss, the same" in line
-
-
-def test_a_loss_in_a_function_is_refused():
-    loss = losses.SimCLRLoss()
-    model = in_keras_3(lambda y_true, y_pred: loss(y_true, y_pred))
-    line = one_line_of(lambda: model.fit(ROWS, LABELS, verbose=0))
-    assert line.startswith(called("SimCLRLoss"))
+def test_a_loss_in_keras_3_is_refused():
+    """Keras 3 would leave out the weights of samples, and say nothing."""
+    loss = losses.SupConLoss()
+    for keras_3_loss, labels, options in (
+        (loss, LABELS, {}),
+        (loss, np.eye(2)[LABELS], {"run_eagerly": True}),
+        (lambda y_true, y_pred: loss(y_true, y_pred), LABELS, {}),
+    ):
+        model = in_keras_3(keras_3_loss, **options)
+        line = one_line_of(lambda m=model, y=labels: m.fit(ROWS, y, verbose=0))
+        assert line.startswith(called("SupConLoss"))
+        assert "take supcon_tf.keras_3.SupConLoss, the same" in line
 
 
 def test_every_loss_and_metric_looks_who_calls():
@@ -173,8 +168,7 @@ def test_a_metric_in_keras_3_is_refused():
         assert f"take supcon_tf.keras_3.{name}, the same" in line
 
 
-def test_a_direct_call_is_nobody_elses():
-    """Of tensors that are the same in both."""
+def test_a_direct_call_takes_tensors_of_keras_3():
     labels = keras_3.ops.convert_to_tensor(LABELS)
     rows = keras_3.ops.convert_to_tensor(ROWS)
     expected = losses.SupConLoss()(LABELS, ROWS)

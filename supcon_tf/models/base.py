@@ -127,51 +127,20 @@ class Model(keras_data.EpochSteps, keras.Model):
             keras_2.warn_of_policy()
         super().compile(optimizer, loss, metrics, *args, **kwargs)
 
-    def fit(
+    def _check_inputs(
         self,
-        x: object = None,
-        *args: object,
+        data: object,
+        callbacks: object,
         validation_data: object = None,
-        **kwargs: object,
-    ) -> keras.callbacks.History:
-        """Keras' fit, which checks the shape of inputs before it traces.
-
-        Endless views that tell their epochs, as those of `data.make_views`,
-        need no steps, for training or validation. They go on where this model
-        was fitted to the same dataset before, or begins at a later epoch.
-
-        Raises:
-          ValueError: the inputs have another shape, or images for an encoder
-            are not in 0..255 (tf.errors.InvalidArgumentError for images of a
-            dataset).
-          TypeError: data or a callback are of Keras 3.
-        """
-        _check_callbacks(kwargs.get("callbacks"))
-        keras_2.refuse_keras_3(validation_data=validation_data)
-        x = self._build_for(x)
-        return super().fit(x, *args, validation_data=validation_data, **kwargs)
-
-    def evaluate(
-        self, x: object = None, *args: object, **kwargs: object
     ) -> object:
-        """Keras' evaluate; raises as `fit`. Endless views give an epoch."""
-        _check_callbacks(kwargs.get("callbacks"))
-        return super().evaluate(self._build_for(x), *args, **kwargs)
-
-    def predict(self, x: object, *args: object, **kwargs: object) -> object:
-        """Keras' predict; raises as `fit`. Endless views give an epoch."""
-        _check_callbacks(kwargs.get("callbacks"))
-        return super().predict(self._build_for(x), *args, **kwargs)
-
-    def _build_for(self, data: object) -> object:
         """Builds the model for the inputs of `fit`; returns all data, unread.
 
         An error in tracing would leave a step that no other data could train:
         so shapes are checked first.
         """
-        keras_2.refuse_keras_3(x=data)
-        example, data = keras_data.peek(data, self.built)
-        shape = keras_data.input_shape(example, is_batch=example is not data)
+        _check_callbacks(callbacks)
+        keras_2.refuse_keras_3(validation_data=validation_data, x=data)
+        shape, data = keras_data.input_shape(data, self.built)
         if shape is None or (self.built and shape[-1] is None):
             return data
         self._check_shape(shape)
@@ -183,7 +152,7 @@ class Model(keras_data.EpochSteps, keras.Model):
     def _check_shape(self, shape: tf.TensorShape) -> None:
         """Raises ValueError for inputs of another rank than `call` takes."""
 
-    def _check_data(self, data: object) -> object:
+    def _check_pixels(self, data: object) -> object:
         """Returns data whose images are checked to be in 0..255."""
         encoder = getattr(self, "encoder", self)
         takes_pixels = getattr(encoder, "takes_pixels", False)
@@ -244,7 +213,13 @@ class Model(keras_data.EpochSteps, keras.Model):
         )
         folder, name = os.path.split(os.fspath(filepath))
         filepath = os.path.join(files.literal(folder), name)
-        status = super().load_weights(filepath, *args, **kwargs)
+        rule = f"`filepath` must have all weights of `{type(self).__name__}`"
+        try:
+            status = super().load_weights(filepath, *args, **kwargs)
+        except AssertionError as error:  # TensorFlow's, where nothing fits
+            raise exceptions.InvalidValue(
+                f"{rule}, got {filepath} without any"
+            ) from error
         if status is None:  # not TensorFlow's format
             return None
         prefix = filepath
@@ -258,11 +233,11 @@ class Model(keras_data.EpochSteps, keras.Model):
             for weight in self.weights
             if id(weight) not in saved_ids
         ]
-        if unsaved:
-            raise exceptions.InvalidValue(
-                f"`filepath` must have all weights of `{type(self).__name__}`, "
-                f"got {prefix} without {len(unsaved)} such as {unsaved[0]}"
-            )
+        exceptions.require(
+            not unsaved,
+            rule,
+            f"{prefix} without {len(unsaved)} such as {', '.join(unsaved[:1])}",
+        )
         return status
 
     def load_own_variables(self, store: Mapping[str, object]) -> None:

@@ -196,7 +196,8 @@ class LinearClassifier(_EncoderClassifier):
         return [weight for weight in weights if id(weight) not in trainable_ids]
 
     def _check_shape(self, shape: tf.TensorShape) -> None:
-        self.encoder._check_shape(shape)
+        if isinstance(self.encoder, base.Model):  # not a user's own encoder
+            self.encoder._check_shape(shape)
 
     def call(self, images: tf.Tensor) -> tf.Tensor:
         """The encoder's input, as [B, H, W, 3], to [B, classes] float32."""

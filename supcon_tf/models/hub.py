@@ -29,8 +29,8 @@ _KERAS_OBJECT = re.compile(r"keras\.DTypePolicy|keras\.initializers\.[A-Z]\w+")
 _MOST_SPECIAL_TOKENS = 7  # before the patches of a vision transformer
 
 
-def check(architecture: str, pooling: str = "auto") -> None:
-    """Checks that a preset can be loaded here.
+def check(architecture: str, pooling: str = "auto") -> types.ModuleType:
+    """Checks that a preset can be loaded here, and returns KerasHub.
 
     Raises:
       ImportError: there is no Keras 3, or no KerasHub.
@@ -47,9 +47,10 @@ def check(architecture: str, pooling: str = "auto") -> None:
         "download what another has published, and give the folder",
         preset,
     )
-    _import()
+    hub = _import()
     if os.path.isdir(preset):
         _check_folder(preset)
+    return hub
 
 
 def make(
@@ -77,7 +78,7 @@ def make(
       ValueError: there is no such preset, it does not take such images, or has
         no low-rank updates.
     """
-    hub = check_and_import(architecture, pooling)
+    hub = check(architecture, pooling)
     from supcon_tf.models import of_keras_3
 
     preset = architecture.removeprefix(PREFIX)
@@ -147,12 +148,6 @@ def load_preset(encoder: keras.Model, architecture: str) -> None:
 def _is_lora(variable: object) -> bool:
     """Whether a variable is of a low-rank update."""
     return variable.name.startswith("lora_")
-
-
-def check_and_import(architecture: str, pooling: str) -> types.ModuleType:
-    """Checks a preset, and imports KerasHub."""
-    check(architecture, pooling)
-    return _import()
 
 
 def _import() -> types.ModuleType:

@@ -14,30 +14,19 @@ from supcon_tf import exceptions
 from supcon_tf.keras_2 import keras
 
 
-def peek(data: object, is_known: bool) -> tuple[object, object]:
-    """Returns an object that tells the shape of all inputs, and all data.
-
-    The object is the specification of a dataset, the first batch of a sequence
-    or a generator (None where the shape is known), or the data themselves. All
-    data are returned, with the first batch of a generator.
-    """
-    if isinstance(data, tf.data.Dataset):
-        return data.element_spec, data
-    is_generator = inspect.isgenerator(data)
-    if is_generator or isinstance(data, keras.utils.Sequence):
-        if is_known:
-            return None, data
-        first = next(data) if is_generator else data[0]
-        return first, itertools.chain([first], data) if is_generator else data
-    return data, data
-
-
-def input_shape(data: object, is_batch: bool) -> tf.TensorShape | None:
-    """Returns the static shape of the inputs; None if it is not known.
+def input_shape(
+    data: object, is_built: bool
+) -> tuple[tf.TensorShape | None, object]:
+    """Returns the static shape of the inputs in data for Keras, and all data.
 
     Args:
-      data: the first object that `peek` returns.
-      is_batch: whether `data` holds labels too, as batches do.
+      data: a dataset, a sequence or a generator of batches, or the inputs.
+      is_built: whether the model knows the shape already, so that no batch of a
+        sequence or a generator is read.
+
+    Returns:
+      [None, ...], or None where the shape is not read or not static; the data,
+      with the first batch of a generator.
 
     Raises:
       ValueError: there are several inputs, as Keras would take them, or it is
@@ -49,25 +38,27 @@ def input_shape(data: object, is_batch: bool) -> tf.TensorShape | None:
         "returns takes files",
         data,
     )
-    if is_batch and isinstance(data, tuple | list):
-        data = data[0]
-    if isinstance(data, tuple | list) and any(
-        hasattr(tensor, "shape") for tensor in data
+    is_generator = inspect.isgenerator(data)
+    if is_generator or isinstance(data, keras.utils.Sequence):
+        if is_built:
+            return None, data
+        batch = next(data) if is_generator else data[0]
+        data = itertools.chain([batch], data) if is_generator else data
+    else:  # arrays are inputs alone; a dataset has labels, too
+        batch = getattr(data, "element_spec", [data])
+    inputs = batch[0] if isinstance(batch, tuple | list) else batch
+    if isinstance(inputs, tuple | list) and any(
+        hasattr(tensor, "shape") for tensor in inputs
     ):
         raise exceptions.InvalidValue(
             "`x` must be one tensor, such as tf.stack(views, axis=1) for views "
-            f"[batch, views, height, width, channels], got a {_name(data)} of "
-            f"{len(data)}"
+            "[batch, views, height, width, channels], got a "
+            f"{'tuple' if isinstance(inputs, tuple) else 'list'} of "
+            f"{len(inputs)}"
         )
-    shape = getattr(data, "shape", None)
-    if shape is None or tf.TensorShape(shape).rank is None:
-        return None
-    return tf.TensorShape([None, *tf.TensorShape(shape)[1:]])
-
-
-def _name(data: object) -> str:
-    """Returns the name of a sequence's class, for a message."""
-    return "tuple" if isinstance(data, tuple) else "list"
+    shape = tf.TensorShape(getattr(inputs, "shape", None))
+    is_static = shape.rank is not None
+    return tf.TensorShape([None, *shape[1:]]) if is_static else None, data
 
 
 def count_steps(data: object, steps: int | None) -> int | None:
@@ -120,16 +111,25 @@ class EpochSteps:
         validation_steps: int | None = None,
         **kwargs: object,
     ) -> keras.callbacks.History:
-        """Keras' fit; endless views that tell their epochs need no steps.
+        """Keras' fit, which checks the shape of inputs before it traces.
 
-        The views go on where this model was fitted to the same dataset before,
-        or begins at a later epoch.
+        Endless views that tell their epochs, as those of `data.make_views`,
+        need no steps, for training or validation. They go on where this model
+        was fitted to the same dataset before, or begins at a later epoch.
+
+        Raises:
+          ValueError: the inputs have another shape, or images for an encoder
+            are not in 0..255 (tf.errors.InvalidArgumentError for images of a
+            dataset).
+          TypeError: data or a callback are of Keras 3.
         """
+        callbacks = kwargs.get("callbacks")
+        x = self._check_inputs(x, callbacks, validation_data)
         steps = count_steps(x, steps_per_epoch)
         first_step = initial_epoch * (steps or 0)
         with resume_views(x, self, first_step) as batches:
             return super().fit(
-                self._check_data(batches),
+                self._check_pixels(batches),
                 *args,
                 initial_epoch=initial_epoch,
                 steps_per_epoch=steps,
@@ -145,10 +145,11 @@ class EpochSteps:
         steps: int | None = None,
         **kwargs: object,
     ) -> object:
-        """Keras' evaluate; endless views give an epoch."""
+        """Keras' evaluate; raises as `fit`. Endless views give an epoch."""
+        x = self._check_inputs(x, kwargs.get("callbacks"))
         steps = count_steps(x, steps)
         return super().evaluate(
-            self._check_data(x), *args, steps=steps, **kwargs
+            self._check_pixels(x), *args, steps=steps, **kwargs
         )
 
     def predict(
@@ -158,12 +159,19 @@ class EpochSteps:
         steps: int | None = None,
         **kwargs: object,
     ) -> object:
-        """Keras' predict; endless views give an epoch."""
+        """Keras' predict; raises as `fit`. Endless views give an epoch."""
+        x = self._check_inputs(x, kwargs.get("callbacks"))
         steps = count_steps(x, steps)
         return super().predict(
-            self._check_data(x), *args, steps=steps, **kwargs
+            self._check_pixels(x), *args, steps=steps, **kwargs
         )
 
-    def _check_data(self, data: object) -> object:
+    def _check_inputs(
+        self, data: object, callbacks: object, validation_data: object = None
+    ) -> object:
+        """All data, before a step is traced; a subclass may add checks."""
+        return data
+
+    def _check_pixels(self, data: object) -> object:
         """The data for Keras; a subclass may add checks."""
         return data

@@ -8,6 +8,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from supcon_tf.text import lookup
@@ -151,20 +153,24 @@ class ByteBpe(tf.Module):
 
 
 @functools.cache
-def _character_kinds() -> list[int]:
+def _character_kinds() -> npt.NDArray[np.int32]:
     """Returns the kind of every character, by its splits from other kinds."""
     from tokenizers import pre_tokenizers
 
     split = pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str
-    kinds = [_OTHER] * 0x110000
-    for point in lookup.points():
-        letter = chr(point)
-        if len(split(f"a{letter}")) == 1:
-            kinds[point] = _LETTER
-        elif len(split(f"1{letter}")) == 1:
-            kinds[point] = _NUMBER
-        elif len(split(f"!{letter}")) == 2:
-            kinds[point] = _SPACE
+    kinds = np.full(0x110000, _OTHER, np.int32)
+    kinds[ord(" ")] = _SPACE
+    # Of all characters in a row, those of a word are of a kind. A blank would
+    # belong to the word behind it.
+    points = np.array([point for point in lookup.points() if point != ord(" ")])
+    for _, (start, end) in split("".join(map(chr, points))):
+        first = chr(points[start])
+        if len(split(f"a{first}")) == 1:
+            kinds[points[start:end]] = _LETTER
+        elif len(split(f"1{first}")) == 1:
+            kinds[points[start:end]] = _NUMBER
+        elif len(split(f"!{first}")) == 2:
+            kinds[points[start:end]] = _SPACE
     return kinds
 
 

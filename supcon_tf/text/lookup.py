@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
@@ -17,7 +18,8 @@ def points() -> Iterator[int]:
 def constant(values: npt.ArrayLike, dtype: tf.DType = tf.int32) -> tf.Variable:
     """Returns numbers that an export stores once, beside the weights."""
     with tf.device("CPU:0"):  # where strings are
-        return tf.Variable(values, trainable=False, dtype=dtype)
+        array = np.asarray(values, dtype.as_numpy_dtype)  # faster than a list
+        return tf.Variable(array, trainable=False)
 
 
 def find(table: tf.Variable, values: tf.Tensor) -> tf.Tensor:

@@ -15,6 +15,7 @@ from supcon_tf.data import tokens
 from supcon_tf.text import lookup
 
 _POINT_BITS = 21  # of a code point
+_BLOCK = 256  # code points
 _SPACE = ord(" ")
 # States of the trie before a word, and within a word.
 _BEFORE_WORD, _WITHIN_WORD = 0, 1
@@ -53,15 +54,30 @@ class WordPiece(tf.Module):
         """
         normalize = backend.normalizer.normalize_str
         split = backend.pre_tokenizer.pre_tokenize_str
-        normalized = {point: normalize(chr(point)) for point in lookup.points()}
-        changed = {p: text for p, text in normalized.items() if text != chr(p)}
+        changed, words = {}, set()
+        points = [*lookup.points()]
+        # By blocks, as a call for each point takes seconds: most blocks stay as
+        # they are, or nothing is left of them.
+        for start in range(0, len(points), _BLOCK):
+            block = points[start : start + _BLOCK]
+            text = "".join(map(chr, block))
+            normalized = normalize(text)
+            words.update(word for word, _ in split(normalized))
+            if not normalized:
+                changed |= dict.fromkeys(block, "")
+            elif normalized != text:
+                texts = {point: normalize(chr(point)) for point in block}
+                changed |= {p: t for p, t in texts.items() if t != chr(p)}
         self.changed = lookup.constant([*changed])
         lengths = [len(text) for text in changed.values()]
         self.splits = lookup.constant(np.cumsum([0, *lengths]))
         self.becomes = lookup.constant([*map(ord, "".join(changed.values()))])
         # Between letters, a character that stands alone is a word by itself.
-        words = split("aa".join({*"".join(normalized.values())}))
-        single_words = {ord(word) for word, _ in words if len(word) == 1}
+        single_words = [
+            ord(word)
+            for word in words
+            if len(word) == 1 and len(split(f"a{word}a")) == 3
+        ]
         self.alone = lookup.constant(sorted(single_words))
 
     def _set_trie(self, vocabulary: Mapping[str, int], prefix: str) -> None:

@@ -41,29 +41,36 @@ def images(count=4, seed=0):
     return rng.integers(0, 256, [count, SIDE, SIDE, 3], np.uint8)
 
 
-@pytest.mark.parametrize("pooling", [None, "avg"])
-@pytest.mark.parametrize("rescaling", [False, True])
-def test_it_is_the_backbone_pooled_and_of_unit_length(pooling, rescaling):
+@pytest.mark.parametrize(
+    ("pooling", "rescaling"), [(None, True), ("avg", False)]
+)
+def test_representations_are_pooled_and_of_unit_length(pooling, rescaling):
     backbone = small(pooling, rescaling)
     encoder = models.BackboneEncoder(backbone)
-    got = encoder(images()).numpy()
+    representations = encoder(images()).numpy()
     pixels = images().astype(np.float32)
     features = backbone(pixels if rescaling else pixels / 127.5 - 1).numpy()
     if not pooling:
         features = features.mean(axis=(1, 2))
     norms = np.linalg.norm(features, axis=1, keepdims=True)
-    np.testing.assert_allclose(got, features / norms, rtol=1e-4, atol=1e-5)
-    assert got.dtype == np.float32 and encoder.representation_dim == 6
-    plain = models.BackboneEncoder(backbone, normalize=False)(images())
-    np.testing.assert_allclose(plain, features, rtol=1e-4, atol=1e-5)
+    expected = features / norms
+    np.testing.assert_allclose(representations, expected, rtol=1e-4, atol=1e-5)
+    assert encoder.representation_dim == 6
+    assert representations.dtype == np.float32
+    pooled = models.BackboneEncoder(backbone, normalize=False)(images())
+    np.testing.assert_allclose(pooled, features, rtol=1e-4, atol=1e-5)
+
+
+def flatten():
+    """A backbone whose features are its input."""
+    return keras.Sequential(
+        [keras.layers.Input((SIDE, SIDE, 3)), keras.layers.Flatten()]
+    )
 
 
 @pytest.mark.parametrize("mode", ["none", "tf", "torch", "caffe"])
 def test_preprocessing_is_that_of_keras_applications(mode):
-    backbone = keras.Sequential(
-        [keras.layers.Input((SIDE, SIDE, 3)), keras.layers.Flatten()]
-    )
-    encoder = models.BackboneEncoder(backbone, mode, normalize=False)
+    encoder = models.BackboneEncoder(flatten(), mode, normalize=False)
     expected = images().astype(np.float32)
     if mode != "none":
         expected = keras.applications.imagenet_utils.preprocess_input(
@@ -78,48 +85,48 @@ def test_preprocessing_is_that_of_keras_applications(mode):
     "pair", [(0.5, -1), ([0.1, 0.2, 0.3], (1.0, 2.0, 3.0)), [[2.0], 0.0]]
 )
 def test_preprocessing_is_a_scale_and_an_offset(pair, tmp_path):
-    backbone = keras.Sequential(
-        [keras.layers.Input((SIDE, SIDE, 3)), keras.layers.Flatten()]
-    )
-    encoder = models.BackboneEncoder(backbone, pair, normalize=False)
+    encoder = models.BackboneEncoder(flatten(), pair, normalize=False)
     expected = images() * np.array(pair[0]) + np.array(pair[1])
-    got = encoder(images())
-    np.testing.assert_allclose(got, expected.reshape(4, -1), rtol=1e-5)
+    features = encoder(images())
+    np.testing.assert_allclose(features, expected.reshape(4, -1), rtol=1e-5)
     encoder.save(tmp_path / "e.keras")
     loaded = keras.models.load_model(tmp_path / "e.keras")
-    np.testing.assert_array_equal(loaded(images()), got)
+    np.testing.assert_array_equal(loaded(images()), features)
     assert encoder.takes_pixels
     for wrong in ((1.0,), (1.0, "a"), (1.0, [[2.0]])):
         with pytest.raises(ValueError, match="or a scale and an offset of pix"):
-            models.BackboneEncoder(backbone, wrong)
+            models.BackboneEncoder(flatten(), wrong)
 
 
 def test_a_plain_model_trains_in_every_model():
     views = np.stack([images(8), images(8, 1)], axis=1)
-    labels = np.arange(8) % 2
-    cases = [
+    head = models.ProjectionHead(4)
+    for model, loss, inputs, run_eagerly in (
         (
-            models.SupConModel(
-                Subclassed(), models.ProjectionHead(4), gradient_cache_chunks=2
-            ),
-            "supcon",
+            models.SupConModel(Subclassed(), head, gradient_cache_chunks=2),
+            losses.SupConLoss(),
+            views,
+            False,
         ),
-        (models.ClassifierModel(small(), 2), "ce"),
-        (models.LinearClassifier(small("avg"), 2), "plain"),
-    ]
-    for model, kind in cases:
-        loss = {
-            "supcon": losses.SupConLoss(),
-            "ce": losses.CrossEntropyLoss(),
-            "plain": keras.losses.SparseCategoricalCrossentropy(True),
-        }[kind]
-        model.compile(training.SGD(0.1), loss)
-        inputs = views[:, 0] if kind == "plain" else views
-        model.fit(inputs, labels, verbose=0)
+        (
+            models.ClassifierModel(small(), 2),
+            losses.CrossEntropyLoss(),
+            views,
+            True,
+        ),
+        (
+            models.LinearClassifier(small("avg"), 2),
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            views[:, 0],
+            True,
+        ),
+    ):
+        model.compile(training.SGD(0.1), loss, run_eagerly=run_eagerly)
+        model.fit(inputs, np.arange(8) % 2, verbose=0)
         assert isinstance(model.encoder, models.BackboneEncoder)
 
 
-def test_a_momentum_model_copies_it():
+def test_a_momentum_model_copies_the_backbone():
     queue = losses.ProjectionQueue(8, 4)
     model = models.MomentumSupConModel(small(), models.ProjectionHead(4), queue)
     model.build((None, 2, SIDE, SIDE, 3))
@@ -129,16 +136,18 @@ def test_a_momentum_model_copies_it():
         np.testing.assert_array_equal(weight, copied)
 
 
+def batch_norm(encoder):
+    """The only batch norm of an encoder."""
+    kind = keras.layers.BatchNormalization
+    (norm,) = [part for part in encoder.submodules if isinstance(part, kind)]
+    return norm
+
+
 def test_batch_norm_of_replicas_is_synchronized(mirrored_strategy):
     with mirrored_strategy.scope():
         encoder = models.BackboneEncoder(small())
         encoder.build((None, SIDE, SIDE, 3))
-    (norm,) = [
-        layer
-        for layer in encoder.submodules
-        if isinstance(layer, keras.layers.BatchNormalization)
-    ]
-    assert norm.synchronized and not norm.fused
+    assert batch_norm(encoder).synchronized and not batch_norm(encoder).fused
 
 
 @pytest.mark.slow
@@ -153,11 +162,7 @@ def test_batch_norm_spans_the_replicas(mirrored_strategy):
             model = models.SupConModel(small(), models.ProjectionHead(4, ()))
             model.build((None, 2, SIDE, SIDE, 3))
             model.compile(training.SGD(0.1), losses.SupConLoss())
-        (norm,) = [
-            layer
-            for layer in model.encoder.submodules
-            if isinstance(layer, keras.layers.BatchNormalization)
-        ]
+        norm = batch_norm(model.encoder)
         norm.momentum = 0.0
         batches = tf.data.Dataset.from_tensors((views, np.arange(8) % 2))
         model.fit(batches, verbose=0)
@@ -165,11 +170,10 @@ def test_batch_norm_spans_the_replicas(mirrored_strategy):
 
     expected = statistics(tf.distribute.get_strategy())
     mirrored = statistics(mirrored_strategy)
-    for a, b in zip(expected, mirrored, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-2, atol=1e-5)
+    np.testing.assert_allclose(expected, mirrored, rtol=1e-2, atol=1e-5)
 
 
-def test_it_comes_back_from_its_files(tmp_path):
+def test_files_restore_the_encoder(tmp_path):
     encoder = models.BackboneEncoder(small(), "torch")
     expected = encoder(images())
     encoder.save(tmp_path / "e.keras")
@@ -183,7 +187,7 @@ def test_it_comes_back_from_its_files(tmp_path):
     np.testing.assert_allclose(other(images()), expected, rtol=1e-5)
 
 
-def test_it_is_exported_and_converted(tmp_path):
+def test_exports_represent_images_alike(tmp_path):
     backbone = small()
     serving.export_saved_model(backbone, tmp_path / "1", image_size=SIDE)
     encoder = models.BackboneEncoder(backbone)
@@ -209,33 +213,20 @@ def test_the_documents_python_runs():
     assert names["representations"].shape == (360, 256)
 
 
-def listing():
+def test_other_outputs_and_sizes_are_refused():
     inputs = keras.Input((SIDE, SIDE, 3))
-    return keras.Model(inputs, [inputs, inputs])
-
-
-def flat():
-    inputs = keras.Input((SIDE, SIDE, 3))
-    return keras.Model(inputs, tf.reduce_mean(inputs, axis=[1, 2, 3]))
-
-
-def dense():
+    two_outputs = keras.Model(inputs, [inputs, inputs])
+    numbers = keras.Model(inputs, tf.reduce_mean(inputs, axis=[1, 2, 3]))
     inputs = keras.Input((16, 16, 3))
     rows = keras.layers.Flatten()(inputs)
-    return keras.Model(inputs, keras.layers.Dense(2)(rows))
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (listing, "`backbone` must put out .batch, dim. or"),
-        (flat, "`backbone` must put out .batch, dim. or"),
-        (dense, "`backbone` must take images .None, 32, 32"),
-    ],
-)
-def test_what_is_no_backbone_is_named(make, message):
-    with pytest.raises(ValueError, match=message):
-        models.BackboneEncoder(make()).build((None, SIDE, SIDE, 3))
+    small_images = keras.Model(inputs, keras.layers.Dense(2)(rows))
+    for backbone, message in (
+        (two_outputs, "`backbone` must put out .batch, dim. or"),
+        (numbers, "`backbone` must put out .batch, dim. or"),
+        (small_images, "`backbone` must take images .None, 32, 32"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            models.BackboneEncoder(backbone).build((None, SIDE, SIDE, 3))
 
 
 def test_bad_options_are_named():

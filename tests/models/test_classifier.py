@@ -1,4 +1,4 @@
-"""ClassifierModel: logits of every view, cosines, fit."""
+"""ClassifierModel and LinearClassifier: logits, cosines, what `fit` trains."""
 
 import numpy as np
 import pytest
@@ -19,16 +19,23 @@ def _model(cosine=False, **options):
     return models.ClassifierModel(encoder, 3, cosine)
 
 
-@pytest.mark.parametrize("num_views", [1, 3])
-def test_logits_are_the_classifier_on_every_representation(policy, num_views):
-    model, views = _model(), _views(4, num_views)
+def _linear_classifier():
+    encoder = models.Encoder("vgg8", width=0.0625)
+    encoder(_views()[:, 0], training=True)  # statistics move from their start
+    return models.LinearClassifier(encoder, 3)
+
+
+def test_logits_are_the_classifier_on_every_representation(policy):
+    model, views = _model(), _views(4, 3)
     logits = model(views)
-    assert logits.dtype == tf.float32 and logits.shape == (4, num_views, 3)
+    assert logits.dtype == tf.float32 and logits.shape == (4, 3, 3)
     assert _model(cosine=True)(views).dtype == tf.float32
     assert model.classifier.kernel.dtype == tf.float32
+    linear_logits = _linear_classifier()(views[:, 0])
+    assert linear_logits.dtype == tf.float32 and linear_logits.shape == (4, 3)
     if policy != "float32":  # others round each batch in their own way
         return
-    for view in range(num_views):
+    for view in range(3):
         np.testing.assert_allclose(
             logits[:, view],
             model.classifier(model.encoder(views[:, view])),
@@ -58,7 +65,8 @@ def test_fit_trains_encoder_and_classifier(cosine):
     model = _model(cosine)
     loss = losses.MaxMarginLoss() if cosine else losses.CrossEntropyLoss()
     rate = 0.01 if cosine else 0.1  # cosines are multiplied by 30
-    model.compile(keras.optimizers.SGD(rate), loss)
+    optimizer = keras.optimizers.SGD(rate)
+    model.compile(optimizer, loss, run_eagerly=True)
     dataset = tf.data.Dataset.from_tensors((_views(6), np.arange(6) % 3))
     history = model.fit(dataset, epochs=4, verbose=0).history["loss"]
     assert np.isfinite(history).all() and history[-1] < history[0]
@@ -68,9 +76,60 @@ def test_fit_trains_encoder_and_classifier(cosine):
         assert gradient is not None and np.isfinite(gradient).all()
 
 
+def test_stage_2_leaves_the_encoder_bit_identical():
+    classifier, images = _linear_classifier(), _views()[:, 0]
+    classifier.compile(
+        keras.optimizers.SGD(0.5, momentum=0.9, weight_decay=0.1),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        run_eagerly=True,
+    )
+    classifier(images)
+    weights = classifier.encoder.get_weights()
+    dense_weights = classifier.classifier.get_weights()
+    labels = np.array([0, 1, 2, 0])
+    classifier.fit(images, labels, batch_size=2, epochs=2, verbose=0)
+    with tf.GradientTape() as tape:  # of a training pass of a user's
+        loss = tf.reduce_sum(classifier(images, training=True))
+    gradients = tape.gradient(loss, classifier.encoder.trainable_variables)
+    assert gradients and set(gradients) == {None}
+    np.testing.assert_equal(classifier.encoder.get_weights(), weights)
+    for before, after in zip(
+        dense_weights, classifier.classifier.get_weights(), strict=True
+    ):
+        assert (before != after).any()
+    assert len(classifier.trainable_variables) == 2
+
+
+def test_a_shared_encoder_goes_on_training():
+    """With a model that was compiled before the classifier, or after it."""
+    keras.utils.set_random_seed(0)
+    encoder = _linear_classifier().encoder
+    model = models.SupConModel(encoder, models.ProjectionHead(8, (16,)))
+    views, labels = _views(), np.array([0, 1, 0, 1])
+    for _ in range(2):
+        # Eagerly: tracing takes far longer than the steps.
+        optimizer = keras.optimizers.SGD(0.5)
+        model.compile(optimizer, losses.SupConLoss(), run_eagerly=True)
+        model.fit(views, labels, verbose=0)
+        probe = models.LinearClassifier(encoder, 3)
+        probe(views[:, 0])
+        assert encoder.trainable and len(probe.trainable_weights) == 2
+        counts = len(probe.weights), len(probe.non_trainable_weights)
+        assert counts == (len(encoder.weights) + 2, len(encoder.weights))
+        before = [weight.numpy() for weight in encoder.trainable_weights]
+        model.fit(views, labels, verbose=0)
+        for weight, after in zip(
+            before, encoder.trainable_weights, strict=True
+        ):
+            assert (weight != after.numpy()).any(), after.name
+    probe.trainable = False
+    assert not probe.trainable_weights
+
+
 def test_bad_arguments_are_named():
-    with pytest.raises(ValueError, match="`num_classes` must be at least 2"):
-        models.ClassifierModel(models.Encoder("vgg8"), 1)
+    for kind in (models.ClassifierModel, models.LinearClassifier):
+        with pytest.raises(ValueError, match="`num_classes` must be at least"):
+            kind(models.Encoder("vgg8"), 1)
     with pytest.raises(ValueError, match="`views` must be .batch, views, "):
         _model()(_views()[:, 0])
     for loss in (

@@ -5,19 +5,26 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import data, losses, models
+from supcon_tf.data import epoch_steps
 from supcon_tf.keras_2 import keras
 
 SIDE, BATCH, STEPS = 8, 4, 4
+_RNG = np.random.default_rng(0)
+IMAGES = _RNG.integers(0, 256, [BATCH * STEPS, SIDE, SIDE, 3], np.uint8)
+LABELS = np.arange(BATCH * STEPS) % 4
+VIEWS = np.stack([IMAGES, IMAGES[:, ::-1]], axis=1)
 
 
-def images(count=BATCH * STEPS):
-    shape = [count, SIDE, SIDE, 3]
-    return np.random.default_rng(0).integers(0, 256, shape).astype(np.uint8)
+@epoch_steps.with_epochs
+def make_batches(source, batch_size, start_step=0):
+    """Two epochs in turn, without the tracing of `data.make_views`."""
+    views = np.concatenate([VIEWS, 255 - VIEWS])
+    dataset = tf.data.Dataset.from_tensor_slices((views, np.tile(LABELS, 2)))
+    return dataset.batch(batch_size).repeat().skip(start_step)
 
 
-def views(**options):
-    source = data.from_arrays(images(), np.arange(BATCH * STEPS) % 4)
-    return data.make_views(source, BATCH, **options)
+def endless_views():
+    return make_batches(data.from_arrays(IMAGES, LABELS), BATCH)
 
 
 def network():
@@ -45,56 +52,56 @@ def recording_model():
     return model
 
 
-def sums_of(batches, count):
-    return [int(tf.reduce_sum(tf.cast(batch, tf.int64))) for batch, _ in
-            batches.take(count)]  # fmt: skip
+def batch_sums(batches, count):
+    return [
+        int(tf.reduce_sum(tf.cast(views, tf.int64)))
+        for views, _ in batches.take(count)
+    ]
 
 
-@pytest.mark.slow
-def test_endless_views_know_their_epoch():
+def test_endless_views_tell_the_length_of_their_epochs():
     model = supcon_model(run_eagerly=True)  # not traced three times
     history = model.fit(
-        views(), epochs=2, validation_data=views(seed=1), verbose=0
+        endless_views(),
+        epochs=2,
+        validation_data=endless_views(),
+        verbose=0,
     )
     assert int(model.optimizer.iterations) == 2 * STEPS
     assert len(history.history["val_loss"]) == 2
-    mirrored = views().map(
+    mirrored = endless_views().map(
         lambda pixels, labels: (pixels[..., ::-1, :], labels)
     )
     loss = model.evaluate(mirrored, verbose=0)
     expected = model.evaluate(mirrored, steps=STEPS, verbose=0)
     assert loss == pytest.approx(expected)
-    assert model.predict(views(), verbose=0).shape == (16, 2, 8)
-    model.fit(views(), steps_per_epoch=1, verbose=0)
+    assert model.predict(endless_views(), verbose=0).shape == (16, 2, 8)
+    model.fit(endless_views(), steps_per_epoch=1, verbose=0)
     assert int(model.optimizer.iterations) == 2 * STEPS + 1
 
 
-def test_tokens_know_their_epoch():
+def test_tokens_tell_the_length_of_their_epochs():
     tokens = np.full([6, 5, 2], 7, np.int32)
     source = data.from_tokens(tokens, [0, 1] * 3, ["a", "b"])
     assert data.make_token_views(source, 2).epochs.steps == 3
 
 
-@pytest.mark.slow(but=["None"])
-@pytest.mark.parametrize(
-    "change", [None, lambda pixels, labels: (pixels[:, ::-1], labels)]
-)
-def test_a_second_fit_goes_on(change):
-    batches = views() if change is None else views().map(change)
-    expected = sums_of(batches, 8)
+def test_a_second_fit_goes_on():
+    batches = endless_views().map(lambda views, labels: (views[:, :1], labels))
+    expected = batch_sums(batches, 8)
     assert len(set(expected)) == 8
-    model, another = recording_model(), recording_model()
+    model, second_model = recording_model(), recording_model()
     for steps in (3, 1):
         model.fit(batches, steps_per_epoch=steps, verbose=0)
     model.fit(batches, verbose=0)
     assert model.sums == expected
     # Another model starts where the views do, and so does the dataset.
-    another.fit(batches, steps_per_epoch=2, verbose=0)
-    assert another.sums == expected[:2] == sums_of(batches, 2)
-    # As one that is loaded goes on at an epoch.
-    loaded = recording_model()
-    loaded.fit(batches, initial_epoch=1, epochs=2, verbose=0)
-    assert loaded.sums == expected[4:]
+    second_model.fit(batches, steps_per_epoch=2, verbose=0)
+    assert second_model.sums == expected[:2] == batch_sums(batches, 2)
+    # A model that was loaded goes on at an epoch.
+    loaded_model = recording_model()
+    loaded_model.fit(batches, initial_epoch=1, epochs=2, verbose=0)
+    assert loaded_model.sums == expected[4:]
 
 
 def test_an_interrupted_fit_goes_on():
@@ -103,67 +110,54 @@ def test_an_interrupted_fit_goes_on():
             if batch == 1:
                 raise KeyboardInterrupt
 
-    model, batches = recording_model(), views(start_step=1)
+    def make_views(step):
+        source = data.from_arrays(IMAGES, LABELS)
+        constant = {"crop_area": None, "horizontal_flip": False}
+        return data.make_views(source, BATCH, start_step=step, **constant)
+
+    model, batches = recording_model(), make_views(1)
     with pytest.raises(KeyboardInterrupt):
         model.fit(batches, callbacks=[Interrupt()], verbose=0)
     model.fit(batches, steps_per_epoch=2, verbose=0)
-    assert model.sums == sums_of(views(), 5)[1:]
+    assert model.sums == batch_sums(make_views(0), 5)[1:]
 
 
-WRONG = {
-    "images": (
-        lambda pixels: pixels,
-        "`views` must be .*data.views_of.* got shape",
-    ),
-    "a tuple": (
-        lambda pixels: (pixels, pixels),
-        "`x` must be one tensor.*got a tuple of 2",
-    ),
-}
-
-
-@pytest.mark.slow(but=["images-False", "a tuple-True"])
-@pytest.mark.parametrize("built", [False, True])
-@pytest.mark.parametrize("kind", WRONG)
-def test_what_is_wrong_is_refused_before_anything_is_traced(kind, built):
+@pytest.mark.slow(but=["images-False", "tuple-True"])
+@pytest.mark.parametrize("is_built", [False, True])
+@pytest.mark.parametrize("kind", ["images", "tuple"])
+def test_wrong_shapes_are_refused_before_a_step_is_traced(kind, is_built):
     """So that the right data train the same model afterwards."""
-    change, message = WRONG[kind]
-    model, pixels, labels = supcon_model(), images(8), np.arange(8) % 2
-    if built:
-        model.fit(views(), steps_per_epoch=1, verbose=0)
-    dataset = tf.data.Dataset.from_tensor_slices(
-        (change(pixels), labels)
-    ).batch(4)
-    arrays = list(change(pixels)) if kind == "a tuple" else change(pixels)
+    inputs, message = IMAGES, "`views` must be .*data.views_of.* got shape"
+    if kind == "tuple":
+        inputs = IMAGES, IMAGES
+        message = "`x` must be one tensor.*got a tuple of 2"
+    model = supcon_model()
+    if is_built:
+        model.fit(VIEWS, LABELS, batch_size=BATCH, verbose=0)
+    dataset = tf.data.Dataset.from_tensor_slices((inputs, LABELS)).batch(BATCH)
     for call in (
         lambda: model.fit(dataset),
         lambda: model.evaluate(dataset),
         lambda: model.predict(dataset),
-        lambda: model.fit(arrays, labels, batch_size=4)
-        if kind == "images"
-        else model.fit(tuple(arrays), labels),
+        lambda: model.fit(inputs, LABELS, batch_size=BATCH),
     ):
         with pytest.raises(ValueError, match=message):
             call()
     if kind == "images":
-        with pytest.raises(ValueError, match=message + r" \(8, 8, 8, 3\)"):
-            model(pixels)
-    assert model.built == built
-    model.fit(views(), steps_per_epoch=1, verbose=0)
+        with pytest.raises(ValueError, match=message + r" \(16, 8, 8, 3\)"):
+            model(IMAGES)
+    assert model.built == is_built
+    model.fit(VIEWS, LABELS, batch_size=BATCH, verbose=0)
 
 
-@pytest.mark.parametrize("kind", [models.LinearClassifier, models.Encoder])
-def test_views_are_refused_where_images_are_taken(kind):
+def test_views_are_refused_where_images_are_taken():
     encoder = models.Encoder("vgg8", width=0.1)
-    model = encoder
-    if kind is models.LinearClassifier:
-        model = kind(encoder, 4)
-    batch = next(iter(views()))[0]
-    for _ in range(2):  # not built, and built
-        for call in (model, lambda pixels: model.predict(pixels, verbose=0)):
-            with pytest.raises(ValueError, match="`images` must be .batch, h"):
-                call(batch)
-        model(batch[:, 0])
+    for model in (models.LinearClassifier(encoder, 4), encoder):
+        for _ in range(2):  # not built, and built
+            for call in (model, model.predict):
+                with pytest.raises(ValueError, match="`images` must be .batch"):
+                    call(VIEWS)
+            model(IMAGES)
 
 
 def test_a_path_is_no_tensor():
@@ -178,25 +172,24 @@ def test_accuracy_is_that_of_projections_or_of_every_view(tmp_path):
     rule = "`metrics` must be of projections, as losses.ContrastiveAccuracy.. "
     with pytest.raises(ValueError, match=rule + ".*, got accuracy"):
         model.compile("sgd", losses.SupConLoss(), metrics=["accuracy"])
-    eagerly = {"run_eagerly": True}
     metrics = [losses.ContrastiveAccuracy()]
-    model.compile("sgd", losses.SupConLoss(), metrics=metrics, **eagerly)
-    model.fit(views(), verbose=0)
+    model.compile("sgd", losses.SupConLoss(), metrics, run_eagerly=True)
+    model.fit(VIEWS, LABELS, verbose=0)
 
     model = models.ClassifierModel(network(), 4)
     loss = losses.CrossEntropyLoss()
-    model.compile("sgd", loss, metrics=["accuracy"], **eagerly)
-    history = model.fit(views(), validation_data=views(), verbose=0).history
-    pixels = np.concatenate([batch for batch, _ in views().take(STEPS)])
-    classes = np.concatenate([batch for _, batch in views().take(STEPS)])
-    right = model(pixels).numpy().argmax(axis=2) == classes[:, None]
-    assert history["val_accuracy"] == [pytest.approx(right.mean())]
+    model.compile("sgd", loss, ["accuracy"], run_eagerly=True)
+    history = model.fit(
+        VIEWS, LABELS, validation_data=(VIEWS, LABELS), verbose=0
+    ).history
+    is_right = model(VIEWS).numpy().argmax(axis=2) == LABELS[:, None]
+    assert history["val_accuracy"] == [pytest.approx(is_right.mean())]
     model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    shares = np.eye(4)[classes].astype(np.float32)
-    for labels in (classes, shares):
-        measured = again.evaluate(pixels, labels, verbose=0, return_dict=True)
-        assert measured["accuracy"] == pytest.approx(right.mean())
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    shares = np.eye(4)[LABELS].astype(np.float32)
+    for labels in (LABELS, shares):
+        scores = loaded.test_on_batch(VIEWS, labels, return_dict=True)
+        assert scores["accuracy"] == pytest.approx(is_right.mean())
 
 
 def test_hdf5_is_refused_before_an_epoch(tmp_path):
@@ -204,11 +197,11 @@ def test_hdf5_is_refused_before_an_epoch(tmp_path):
     checkpoint = keras.callbacks.ModelCheckpoint
     message = "`filepath` must end in .keras .*weights.h5.*, got .*x.h5"
     with pytest.raises(ValueError, match=message):
-        model.fit(views(), callbacks=[checkpoint(path)])
+        model.fit(VIEWS, LABELS, callbacks=[checkpoint(path)])
     assert model.sums == []
     path = str(tmp_path / "x.weights.h5")
     callbacks = [checkpoint(path, save_weights_only=True)]
-    model.fit(views(), callbacks=callbacks, verbose=0)
+    model.fit(VIEWS, LABELS, callbacks=callbacks, verbose=0)
     model.load_weights(path)
     with pytest.raises(ValueError, match=message):
         model.save(tmp_path / "x.h5")

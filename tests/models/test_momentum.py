@@ -44,7 +44,8 @@ def make_batch(seed=0):
     return np.clip(levels + noise, 0, 255).astype(np.uint8), labels
 
 
-def make_model(size=24, momentum=0.9, jit_compile=False, **options):
+def make_model(momentum=0.9, size=24, run_eagerly=True, **options):
+    """Eager where a test is not about tracing, which takes longest."""
     queue = losses.ProjectionQueue(size, DIM)
     head = models.ProjectionHead(DIM, (8,), use_batch_norm=True)
     model = models.MomentumSupConModel(
@@ -54,13 +55,13 @@ def make_model(size=24, momentum=0.9, jit_compile=False, **options):
     model.compile(
         keras.optimizers.SGD(0.1),
         losses.SupConLoss(queue=queue),
-        jit_compile=jit_compile,
+        run_eagerly=run_eagerly,
     )
     return model
 
 
-def parts(model):
-    """(copy, followed) for encoder and head."""
+def copy_pairs(model):
+    """The momentum copy and the network, for encoder and head."""
     return [
         (model.momentum_encoder, model.encoder),
         (model.momentum_head, model.projection_head),
@@ -68,7 +69,7 @@ def parts(model):
 
 
 def values(variables):
-    return [variable.numpy().astype(np.float64) for variable in variables]
+    return [variable.numpy() for variable in variables]
 
 
 def momentum_projections(model, views):
@@ -77,40 +78,40 @@ def momentum_projections(model, views):
     return model.momentum_head(representations, training=True).numpy()
 
 
+def assert_queued(model, start, projections, labels):
+    """From a row of the queue on, these projections with their labels."""
+    rows, row_labels, _ = model.queue.rows()
+    end = start + BATCH * VIEWS
+    np.testing.assert_allclose(rows[start:end], projections, atol=1e-4)
+    np.testing.assert_array_equal(
+        row_labels[start:end], np.repeat(labels, VIEWS)
+    )
+
+
 def test_a_step_updates_follows_and_enqueues():
-    model = make_model()
-    for copy, followed in parts(model):
-        for copied, original in zip(
-            copy.weights, followed.weights, strict=True
-        ):
-            np.testing.assert_array_equal(copied, original)
-    expected = [values(c.trainable_weights) for c, _ in parts(model)]
+    model = make_model(run_eagerly=False)
+    for copy, network in copy_pairs(model):
+        for copied, weight in zip(copy.weights, network.weights, strict=True):
+            np.testing.assert_array_equal(copied, weight)
+    expected = [values(c.trainable_weights) for c, _ in copy_pairs(model)]
     averages = values(model.momentum_encoder.non_trainable_weights)
     for step in range(4):
         views, labels = make_batch(step)
         model.train_on_batch(views, labels)
-        for index, (copy, followed) in enumerate(parts(model)):
-            online = values(followed.trainable_weights)
-            for i, weight in enumerate(online):
-                mean = 0.9 * expected[index][i] + 0.1 * weight
-                expected[index][i] = mean
+        for means, (copy, network) in zip(
+            expected, copy_pairs(model), strict=True
+        ):
+            for i, weight in enumerate(values(network.trainable_weights)):
+                means[i] = 0.9 * means[i] + 0.1 * weight
                 np.testing.assert_allclose(
-                    copy.trainable_weights[i], mean, atol=1e-6
+                    copy.trainable_weights[i], means[i], atol=1e-6
                 )
-                assert step == 0 or np.abs(weight - mean).max() > 0
+                assert step == 0 or np.abs(weight - means[i]).max() > 0
         # Projections of this batch by the copies as they are now; BN has the
         # statistics of the batch.
-        rows, row_labels, filled = (t.numpy() for t in model.queue.rows())
-        start = 8 * step % 24
-        np.testing.assert_allclose(
-            rows[start : start + 8],
-            momentum_projections(model, views),
-            atol=1e-4,
-        )
-        np.testing.assert_array_equal(
-            row_labels[start : start + 8], np.repeat(labels, VIEWS)
-        )
-        assert filled.sum() == min(8 * (step + 1), 24)
+        projections = momentum_projections(model, views)
+        assert_queued(model, 8 * step % 24, projections, labels)
+        assert model.queue.rows()[2].numpy().sum() == min(8 * (step + 1), 24)
     for before, after in zip(
         averages, model.momentum_encoder.non_trainable_weights, strict=True
     ):
@@ -119,33 +120,29 @@ def test_a_step_updates_follows_and_enqueues():
 
 def test_the_optimizer_leaves_the_copies_alone():
     model = make_model(momentum=1.0)
-    trainable = model.trainable_weights
-    before = values(model._copied_weights())
+    copied = model._copied_weights()
+    before = values(copied)
     model.train_on_batch(*make_batch())
-    for initial, weight in zip(before, model._copied_weights(), strict=True):
-        np.testing.assert_array_equal(initial, weight)
-    online = [w for _, part in parts(model) for w in part.trainable_weights]
-    assert {id(w) for w in trainable} == {id(w) for w in online}
-    every = {id(w) for w in model.variables}
-    assert every == {id(w) for w in model.weights}
-    assert every >= {id(w) for w in model._copied_weights()}
-    assert every >= {id(w) for w in model.queue.variables}
+    np.testing.assert_equal(values(copied), before)
+    weights = [w for _, net in copy_pairs(model) for w in net.trainable_weights]
+    assert {id(w) for w in model.trainable_weights} == {id(w) for w in weights}
+    ids = {id(w) for w in model.variables}
+    assert ids == {id(w) for w in model.weights}
+    assert ids >= {id(w) for w in [*copied, *model.queue.variables]}
 
 
-def test_chunks_pass_the_copies_one_by_one():
+def test_chunks_pass_the_copies_in_turn():
     model = make_model(gradient_cache_chunks=2)
     views, labels = make_batch()
     model.train_on_batch(views, labels)
     chunks = [momentum_projections(model, views[i : i + 2]) for i in (0, 2)]
-    rows, row_labels, _ = model.queue.rows()
-    np.testing.assert_allclose(rows[:8], np.concatenate(chunks), atol=1e-4)
-    np.testing.assert_array_equal(row_labels[:8], np.repeat(labels, VIEWS))
+    assert_queued(model, 0, np.concatenate(chunks), labels)
 
 
 @pytest.mark.slow
 def test_fit_reaches_the_floor_of_the_loss():
     keras.utils.set_random_seed(0)
-    model = make_model(momentum=0.8, jit_compile=True)
+    model = make_model(momentum=0.8, run_eagerly=False)
     dataset = tf.data.Dataset.from_tensors(make_batch()).repeat(30)
     history = model.fit(dataset, epochs=3, verbose=0).history["loss"]
     # Two points, far apart: each anchor has 15 positives of its 31 contrasts.
@@ -157,9 +154,9 @@ def test_fit_reaches_the_floor_of_the_loss():
 def test_two_replicas_fill_the_same_queue(mirrored_strategy):
     strategy = mirrored_strategy
     keras.utils.set_random_seed(1)
-    alone = make_model()
+    alone = make_model(run_eagerly=False)
     with strategy.scope():
-        model = make_model()
+        model = make_model(run_eagerly=False)
     model.set_weights(alone.get_weights())
     views, labels = make_batch()
     dataset = tf.data.Dataset.from_tensors((views, labels)).unbatch()

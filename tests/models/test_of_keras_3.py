@@ -11,12 +11,7 @@ if keras_2.PACKAGE == "keras":
 
 import keras as keras_3  # noqa: E402
 
-from supcon_tf import (  # noqa: E402
-    losses,
-    models,
-    serving,
-    training,
-)
+from supcon_tf import losses, models, serving, training  # noqa: E402
 from supcon_tf.conversion import formats  # noqa: E402
 from supcon_tf.keras_2 import keras  # noqa: E402
 from supcon_tf.models import of_keras_3  # noqa: E402
@@ -59,7 +54,7 @@ def seeded():
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_it_trains_and_is_saved_with_all_it_has(name, tmp_path):
+def test_checkpoints_hold_weights_and_random_states(name, tmp_path):
     network = NETWORKS[name]()
     model = trained(supcon_model(network))
     encoder = model.encoder
@@ -80,34 +75,33 @@ def test_it_trains_and_is_saved_with_all_it_has(name, tmp_path):
         for old, new in zip(before, encoder.trainable_weights, strict=True)
     ]
     assert np.mean(moved) > 0.9
-    # Another process finds all of it, and draws as this one would.
-    other = models.as_encoder(NETWORKS[name]())
-    other.build((None, SIDE, SIDE, 3))
-    status = tf.train.Checkpoint(encoder=other).read(prefix)
-    status.assert_existing_objects_matched()
-    status = tf.train.Checkpoint(encoder=encoder).read(prefix)
-    status.assert_existing_objects_matched()
+    # A restored network draws as this one would.
+    restored = models.as_encoder(NETWORKS[name]())
+    restored.build((None, SIDE, SIDE, 3))
+    for instance in (restored, encoder):
+        status = tf.train.Checkpoint(encoder=instance).read(prefix)
+        status.assert_existing_objects_matched()
     assert_equal(
         values(v.value for v in network.variables),
-        values(v.value for v in other.backbone.network.variables),
+        values(v.value for v in restored.backbone.network.variables),
     )
     np.testing.assert_array_equal(
-        encoder(IMAGES, training=True), other(IMAGES, training=True)
+        encoder(IMAGES, training=True), restored(IMAGES, training=True)
     )
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_its_numbers_are_those_of_keras_3(name):
+def test_representations_are_those_of_keras_3(name):
     network = NETWORKS[name]()
     encoder = models.BackboneEncoder(network, "tf", normalize=False)
-    got = encoder(IMAGES).numpy()
+    representations = encoder(IMAGES).numpy()
     features = network(IMAGES / np.float32(127.5) - 1, training=False).numpy()
     if features.ndim == 4:
         features = features.mean(axis=(1, 2))
     if features.ndim == 3:
         features = features[:, 0]  # the class token
-    np.testing.assert_allclose(got, features, rtol=1e-4, atol=1e-5)
-    assert encoder.representation_dim == got.shape[1]
+    np.testing.assert_allclose(representations, features, rtol=1e-4, atol=1e-5)
+    assert encoder.representation_dim == features.shape[1]
 
 
 def test_dropout_draws_anew_in_every_step():
@@ -180,15 +174,15 @@ def test_statistics_move_once_per_chunk():
         network = NETWORKS["application"]()
         return network, supcon_model(network, gradient_cache_chunks=chunks)
 
-    network, cached = build_model(4)
-    trained(cached)
-    other, by_hand = build_model(1)
-    by_hand.build((None, 2, SIDE, SIDE, 3))
+    network, cached_model = build_model(4)
+    trained(cached_model)
+    reference, model = build_model(1)
+    model.build((None, 2, SIDE, SIDE, 3))
     for start in range(0, 8, 2):
-        by_hand(VIEWS[start : start + 2], training=True)
+        model(VIEWS[start : start + 2], training=True)
     norms = [
         [layer for layer in backbone.layers if hasattr(layer, "moving_mean")]
-        for backbone in (network, other)
+        for backbone in (network, reference)
     ]
     assert len(norms[0]) > 5
     for norm, expected in zip(*norms, strict=True):
@@ -197,7 +191,7 @@ def test_statistics_move_once_per_chunk():
         )
 
 
-def test_random_layers_are_no_part_of_gradient_caching():
+def test_gradient_caching_refuses_random_layers():
     model = supcon_model(NETWORKS["sequential"](), gradient_cache_chunks=2)
     with pytest.raises(ValueError, match="draws at random in training, got dr"):
         trained(model)
@@ -267,7 +261,7 @@ def test_rates_decay_by_block():
     assert {share for w, share in shares if id(w) in ids} == {0.5**3}
 
 
-def test_a_momentum_model_copies_it():
+def test_a_momentum_model_copies_the_network():
     queue = losses.ProjectionQueue(16, 4)
     network = NETWORKS["application"]()
     model = models.MomentumSupConModel(
@@ -280,9 +274,9 @@ def test_a_momentum_model_copies_it():
     assert_equal(start, values(model.encoder.trainable_weights))
     model.compile(training.SGD(0.1), losses.SupConLoss(queue=queue))
     model.fit(VIEWS, LABELS, batch_size=8, verbose=0)
-    ends = values(model.encoder.trainable_weights)
-    got = values(copy.trainable_weights)
-    for before, after, mean in zip(start, ends, got, strict=True):
+    end = values(model.encoder.trainable_weights)
+    means = values(copy.trainable_weights)
+    for before, after, mean in zip(start, end, means, strict=True):
         np.testing.assert_allclose(mean, (before + after) / 2, atol=1e-6)
 
 
@@ -300,17 +294,17 @@ def test_the_precision_reaches_the_network(policy, float32_policy):
     assert all(np.isfinite(array).all() for array in values(model.weights))
 
 
-def test_it_comes_back_from_its_files(tmp_path):
+def test_files_restore_the_model(tmp_path):
     model = trained(supcon_model(NETWORKS["sequential"]()))
     expected = model.encoder(IMAGES)
     model.save(tmp_path / "m.keras")
     loaded = keras.models.load_model(tmp_path / "m.keras")
     np.testing.assert_allclose(loaded.encoder(IMAGES), expected, rtol=1e-5)
     model.save_weights(str(tmp_path / "m.weights.h5"))
-    other = supcon_model(NETWORKS["sequential"]())
-    other.build((None, 2, SIDE, SIDE, 3))
-    other.load_weights(str(tmp_path / "m.weights.h5"))
-    np.testing.assert_allclose(other.encoder(IMAGES), expected, rtol=1e-5)
+    reader = supcon_model(NETWORKS["sequential"]())
+    reader.build((None, 2, SIDE, SIDE, 3))
+    reader.load_weights(str(tmp_path / "m.weights.h5"))
+    np.testing.assert_allclose(reader.encoder(IMAGES), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["sequential", "application"])
@@ -318,39 +312,38 @@ def test_it_comes_back_from_its_files(tmp_path):
 def test_weights_of_files_of_keras_3(name, suffix, tmp_path):
     network = NETWORKS[name]()
     network.build((None, SIDE, SIDE, 3))
-    path = str(tmp_path / f"own{suffix}")
+    path = str(tmp_path / f"network{suffix}")
     save = network.save if suffix == ".keras" else network.save_weights
     save(path)
     encoder = models.as_encoder(NETWORKS[name]())
     encoder.build((None, SIDE, SIDE, 3))
     models.load_weights(encoder, path)
     assert_equal(network.get_weights(), encoder.backbone.get_weights())
+    plain_encoder = models.as_encoder(plain())
+    plain_encoder.build((None, SIDE, SIDE, 3))
     with pytest.raises(ValueError, match="must be a file of all weights of"):
-        other = models.as_encoder(plain())
-        other.build((None, SIDE, SIDE, 3))
-        models.load_weights(other, path)
+        models.load_weights(plain_encoder, path)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_it_is_exported_and_converted(name, tmp_path):
+def test_exports_represent_images_alike(name, tmp_path):
     encoder = models.as_encoder(NETWORKS[name]())
     expected = encoder(IMAGES)
     serving.export_saved_model(encoder, tmp_path / "1", image_size=SIDE)
     signatures = tf.saved_model.load(str(tmp_path / "1")).signatures
     files = [tf.io.encode_png(image).numpy() for image in IMAGES]
-    for answer in (
-        signatures["represent_images"](tf.constant(IMAGES)),
-        signatures["represent"](tf.constant(files)),
-    ):
-        got = answer["representation"]
-        np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
     image_model = formats.ImageModel(encoder, SIDE)
-    content = formats.to_tflite(image_model)
-    got = formats.tflite_function(content)(IMAGES)
-    np.testing.assert_allclose(got, expected, atol=1e-5)
-    content = formats.to_onnx(image_model)
-    got = formats.onnx_function(content)(IMAGES)
-    np.testing.assert_allclose(got, expected, atol=1e-5)
+    tflite = formats.tflite_function(formats.to_tflite(image_model))
+    onnx = formats.onnx_function(formats.to_onnx(image_model))
+    for representations in (
+        signatures["represent_images"](tf.constant(IMAGES))["representation"],
+        signatures["represent"](tf.constant(files))["representation"],
+        tflite(IMAGES),
+        onnx(IMAGES),
+    ):
+        np.testing.assert_allclose(
+            representations, expected, rtol=1e-5, atol=1e-5
+        )
 
 
 class Adds(keras_3.layers.Layer):
@@ -370,7 +363,7 @@ class Adds(keras_3.layers.Layer):
     ],
 )
 @pytest.mark.filterwarnings("error")
-def test_what_adds_to_the_loss_is_refused(layer):
+def test_regularizers_are_refused(layer):
     network = keras_3.Sequential(
         [keras_3.Input((SIDE, SIDE, 3)), layer(), keras_3.layers.Flatten()]
     )
@@ -388,7 +381,7 @@ def test_another_library_is_refused(monkeypatch):
         models.as_encoder(plain())
 
 
-def test_variables_that_come_too_late_are_refused():
+def test_variables_after_the_build_are_refused():
     network = plain()
     encoder = models.as_encoder(network)
     encoder.build((None, SIDE, SIDE, 3))
@@ -444,13 +437,8 @@ def test_what_is_no_backbone_is_named():
     inputs = keras_3.Input((SIDE, SIDE, 3))
     listing = keras_3.Model(inputs, [inputs, inputs])
     flat = keras_3.Model(inputs, keras_3.ops.mean(inputs, axis=(1, 2, 3)))
-    dense = keras_3.Sequential(
-        [
-            keras_3.Input((16, 16, 3)),
-            keras_3.layers.Flatten(),
-            keras_3.layers.Dense(2),
-        ]
-    )
+    layers = keras_3.layers.Flatten(), keras_3.layers.Dense(2)
+    dense = keras_3.Sequential([keras_3.Input((16, 16, 3)), *layers])
     for network, message in (
         (listing, "`backbone` must put out one tensor, got list"),
         (flat, "`backbone` must put out .batch, dim. or"),

@@ -82,9 +82,8 @@ def test_what_is_wrong_is_named_by_line(tmp_path, name, contents, message):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(
-        ValueError, match="none.tsv must be a file .*, got no f"
-    ):
+    message = "none.tsv must be a file .*, got no f"
+    with pytest.raises(ValueError, match=message):
         text.read_texts(str(tmp_path / "none.tsv"), ["s"], "l")
 
 

@@ -46,13 +46,10 @@ def test_of_two_sentences_the_longer_one_is_cut(folder):
 def test_what_is_wrong_is_named(folder, tmp_path):
     tokenizer = text.load_tokenizer(folder)
     for length in (3, 13):
-        with pytest.raises(
-            ValueError, match=f"must be in 4..12, .*got {length}"
-        ):
+        message = f"must be in 4..12, .*got {length}"
+        with pytest.raises(ValueError, match=message):
             text.tokenize(tokenizer, [("a",)], length)
-    with pytest.raises(
-        ValueError, match="`model` must have a tokenizer of tra"
-    ):
+    with pytest.raises(ValueError, match="`model` must have a tokenizer of t"):
         text.load_tokenizer(tmp_path)
 
 
@@ -62,16 +59,13 @@ def test_a_label_that_training_has_not_is_named(folder, tmp_path):
     path.write_text("a\tyes\nb c\tno\n")
     texts = text.read_texts(str(path), ["0"], "1")
     source = text.to_source(texts, tokenizer, 8)
-    assert source.class_names == ("no", "yes") and source.labels.tolist() == [
-        1,
-        0,
-    ]
+    assert source.class_names == ("no", "yes")
+    assert source.labels.tolist() == [1, 0]
     assert source.name == "a.tsv" and source.ids == ("a.tsv:1", "a.tsv:2")
     with pytest.raises(ValueError, match="be different names, got 2 of 3"):
         text.to_source(texts, tokenizer, 8, class_names=["no", "yes", "no"])
-    with pytest.raises(
-        ValueError, match="a.tsv:2 must have a label of yes, got"
-    ):
+    message = "a.tsv:2 must have a label of yes, got"
+    with pytest.raises(ValueError, match=message):
         text.to_source(texts, tokenizer, 8, class_names=["yes"])
 
 
@@ -86,7 +80,5 @@ def test_the_documents_python_runs(folder, tmp_path, monkeypatch):
     code = code.replace("epochs=3", "epochs=60")
     names = {}
     exec(code, names)
-    is_correct = (
-        names["probabilities"].numpy().argmax(axis=1) == names["labels"]
-    )
-    assert is_correct.numpy().mean() > 0.9
+    predicted = names["probabilities"].numpy().argmax(axis=1)
+    assert np.mean(predicted == names["labels"].numpy()) > 0.9
