@@ -8,11 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from supcon_tf import data, losses, models
+from supcon_tf.keras_2 import keras
 
 PIXELS = np.zeros([8, 8, 8, 3], np.uint8)
 
 
-class Brightened(models.Encoder):
+class Darkened(models.BackboneEncoder):
     """An encoder with an `if` on a tensor."""
 
     def call(self, images, training=None):
@@ -56,7 +57,8 @@ def test_functions_of_users_may_branch_on_tensors():
     assert callers["augment"] == "pipeline.py"
     assert callers["tf__policy"].startswith("__autograph_generated")
 
-    encoder = Brightened("vgg8", width=0.05)
-    model = models.SupConModel(encoder, models.ProjectionHead(4, (8,)))
+    flatten = keras.Sequential([keras.layers.Flatten()])
+    encoder = Darkened(flatten, preprocessing="torch")
+    model = models.SupConModel(encoder, models.ProjectionHead(4, ()))
     model.compile("sgd", LossAboveZero())
     model.fit(views, steps_per_epoch=1, verbose=0)

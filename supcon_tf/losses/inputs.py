@@ -9,6 +9,9 @@ import tensorflow as tf
 from supcon_tf import distribute, exceptions, keras_2
 from supcon_tf.keras_2 import keras
 
+# Floor of the squared norm: the gradient of x / |x| at 0 is then at most 1e4,
+# which float16 still holds.
+_NORM_EPSILON = 1e-8
 # A replica holds fewer samples, so that the ids of two replicas differ.
 _IDS_PER_REPLICA = 2**32
 
@@ -60,6 +63,11 @@ def to_views(projections: tf.Tensor, name: str) -> tf.Tensor:
         f"shape {z.shape}",
     )
     return tf.cast(z, tf.float32)
+
+
+def normalized(z: tf.Tensor) -> tf.Tensor:
+    """Returns unit vectors along the last axis."""
+    return tf.math.l2_normalize(z, axis=-1, epsilon=_NORM_EPSILON)
 
 
 def gather(cross_replica: bool, *tensors: tf.Tensor) -> list[tf.Tensor]:

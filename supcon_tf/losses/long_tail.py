@@ -59,13 +59,11 @@ class _CentreLoss(inputs.Loss):
         )
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        z = tf.math.l2_normalize(inputs.to_views(y_pred, "projections"), -1)
+        z = inputs.normalized(inputs.to_views(y_pred, "projections"))
         ids = inputs.class_ids(y_true)
         batch, views, dim = tf.shape(z)[0], *z.shape[1:]
         global_z, global_ids = inputs.gather(self.cross_replica, z, ids)
-        centres = tf.math.l2_normalize(
-            tf.cast(self.centres.centres, tf.float32), axis=1
-        )
+        centres = inputs.normalized(tf.cast(self.centres.centres, tf.float32))
         num_classes = centres.shape[0]
         rows = tf.reshape(global_z, [-1, dim])  # this replica's come first
         columns = tf.concat([rows, centres], axis=0)  # [M, D]

@@ -14,9 +14,6 @@ from supcon_tf.losses import inputs, pairs, positive_weights, tiled
 from supcon_tf.losses import queue as queues
 from supcon_tf.losses.options import Options
 
-# Floor of the squared norm: the gradient of x / |x| at 0 is then at most 1e4,
-# which float16 still holds.
-_NORM_EPSILON = 1e-8
 _PAIRS_AT_ONCE = 2**22  # 16 MiB of logits
 
 
@@ -344,9 +341,7 @@ class SupConLoss(inputs.Loss):
 
     def _normalized(self, z: tf.Tensor) -> tf.Tensor:
         """Returns unit vectors along the last axis, if `normalize` is set."""
-        if not self.normalize:
-            return z
-        return tf.math.l2_normalize(z, axis=-1, epsilon=_NORM_EPSILON)
+        return inputs.normalized(z) if self.normalize else z
 
     def get_config(self) -> dict[str, object]:
         config = super().get_config()

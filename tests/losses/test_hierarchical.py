@@ -1,7 +1,5 @@
 """The hierarchical loss by the loops of each level, and their maximum."""
 
-import functools
-
 import numpy as np
 import pytest
 
@@ -11,79 +9,59 @@ from tests.losses import vectors
 
 # Two animals and two dogs among them, a plant, a stone.
 ANCESTORS = [[0, 0, 0], [0, 1, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4]]
-LABELS = np.array([0, 1, 2, 3, 4, 1, 2, 0])
+LABELS = np.array([0, 1, 2, 3, 1])
 
 
-def expected(z, penalty, constrained, **options):
+def loops(z, penalty, constrained, **options):
     """Leaves first, a larger share of them; no level below the last."""
+    z = z / np.linalg.norm(z, axis=-1, keepdims=True)
     total, losses_below = 0.0, np.full(len(z), -np.inf)
     for height in (1, 2, 3):
         labels = [ANCESTORS[label][-height] for label in LABELS]
-        losses = reference.supcon_loss(z, labels, **options)
+        level_losses = reference.supcon_loss(z, labels, **options)
         if constrained:
-            losses_below = losses = np.maximum(losses, losses_below)
-        total += penalty ** (1 / height) * losses
+            losses_below = level_losses = np.maximum(level_losses, losses_below)
+        total += penalty ** (1 / height) * level_losses
     return total / 3
 
 
-@functools.cache
-def differences(**options):
-    """The gradient of the loops, which no implementation changes."""
-    return reference.finite_differences(
-        lambda z: expected(
-            z / np.linalg.norm(z, axis=-1, keepdims=True), **options
-        ).sum(),
-        vectors.unit([8, 2, 3]),
-    )
-
-
-@pytest.mark.parametrize("implementation", ["dense", "tiled"])
+@pytest.mark.parametrize("penalty", [1.0, 2.0])
+@pytest.mark.parametrize("constrained", [True, False])
 @pytest.mark.parametrize("formulation", vectors.FORMULATIONS)
-def test_equals_the_loops(implementation, formulation):
-    z = vectors.unit([8, 2, 3])
-    for options in vectors.combinations(
-        penalty=(1.0, 2.0),
-        constrained=(True, False),
-        temperature=(0.1, 1.0),
-        formulation=[formulation],
-    ):
+def test_equals_the_loops(penalty, constrained, formulation):
+    z = vectors.unit([5, 2, 2])
+    options = {
+        "penalty": penalty,
+        "constrained": constrained,
+        "temperature": 0.1,
+        "formulation": formulation,
+    }
+    expected = (
+        loops(z, **options),
+        reference.finite_differences(lambda z: loops(z, **options).sum(), z),
+    )
+    for implementation in ("dense", "tiled"):
         loss = losses.HierarchicalSupConLoss(
             ancestors=ANCESTORS,
             implementation=implementation,
             reduction="none",
             **options,
         )
-        value, gradient = vectors.value_and_gradient(
+        results = vectors.value_and_gradient(
             lambda z, loss=loss: loss(LABELS, z), z
         )
-        np.testing.assert_allclose(
-            value, expected(z, **options), rtol=1e-5, err_msg=str(options)
-        )
-        if options["penalty"] == 1.0 or options["temperature"] == 1.0:
-            continue
-        np.testing.assert_allclose(gradient, differences(**options), atol=2e-5)
+        vectors.assert_close(results, expected, 1e-5, 2e-5)
 
 
 def test_one_level_is_supcon():
-    z = vectors.unit([8, 2, 4])
+    z = vectors.unit([5, 2, 4])
     loss = losses.HierarchicalSupConLoss(
         ancestors=[[i] for i in range(5)], penalty=1.0
     )
-    supcon = losses.SupConLoss()(LABELS, z)
-    np.testing.assert_allclose(loss(LABELS, z), supcon, rtol=1e-6)
+    expected = losses.SupConLoss()(LABELS, z)
+    np.testing.assert_allclose(loss(LABELS, z), expected, rtol=1e-6)
     rebuilt = losses.HierarchicalSupConLoss.from_config(loss.get_config())
     assert rebuilt(LABELS, z) == loss(LABELS, z)
-
-
-@pytest.mark.slow
-def test_replicas_equal_one_device(mirrored_strategy):
-    vectors.assert_replicas_equal_one_device(
-        mirrored_strategy,
-        losses.HierarchicalSupConLoss(ancestors=ANCESTORS, reduction="none"),
-        [slice(0, 3), slice(3, 8)],
-        vectors.unit([8, 2, 4]),
-        LABELS,
-    )
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,85 @@
-"""Training on replicas is training on one device, in real processes.
+"""The loss of replicas is that of one device; so is training on them."""
 
-One and four logical CPU devices, and two workers over the loopback interface,
-train the same batch-normalised encoder for three steps.
-"""
+import math
 
 import numpy as np
+import pytest
 
+from supcon_tf import distribute
+from supcon_tf.losses import streaming, tiled
 from tests import forks, workers
+from tests.losses import vectors
 
+
+@pytest.mark.slow(
+    but=[
+        "streamed-True",
+        "windows-True",
+        "dense jaccard-True",
+        "npairs-True",
+        "triplet-True",
+        "rank-True",
+        "paco-True",
+    ]
+)
+@pytest.mark.parametrize("cross_replica", [True, False])
+@pytest.mark.parametrize("name", vectors.CONTRASTIVE)
+def test_two_replicas_equal_one_device(
+    mirrored_strategy, name, cross_replica, monkeypatch
+):
+    """Or, without cross_replica, two devices; of batches of different size."""
+    monkeypatch.setattr(tiled, "_WIDTHS", (4,))  # each is traced
+    monkeypatch.setattr(streaming, "_TILE_ROWS", 3)
+    loss = vectors.make_loss(name, cross_replica=cross_replica)
+    parts = [slice(0, 4), slice(4, 7)]
+    batch = (
+        vectors.unit([7, 2, 4], seed=6, dtype=np.float32),
+        vectors.labels_for(name),
+        np.arange(1, 8, dtype=np.float32),
+    )
+
+    def step(z, labels, weights):
+        return vectors.value_and_gradient(lambda z: loss(labels, z), z, weights)
+
+    results = vectors.on_two_replicas(mirrored_strategy, step, parts, *batch)
+    expected = [
+        step(*(array[part] for array in batch))
+        for part in ([slice(0, 7)] if cross_replica else parts)
+    ]
+    expected = map(np.concatenate, zip(*expected, strict=True))
+    vectors.assert_close(results, expected)
+
+
+def test_the_gradient_exchanges_three_numbers_per_row(monkeypatch):
+    """No projections: bytes of a sample, as docs/benchmarks/ has them."""
+    exchanged_bytes = []
+
+    def gather(*tensors):
+        for tensor in tensors:
+            # Of a row, of which a sample has two, or of a sample.
+            is_of_row = tensor.shape.rank == 1 and tensor.dtype.is_floating
+            size = tensor.dtype.size * math.prod(tensor.shape[1:])
+            exchanged_bytes.append((1 + is_of_row) * size)
+        return [np.concatenate([tensor, tensor]) for tensor in tensors]
+
+    monkeypatch.setattr(distribute, "replicas_in_sync", lambda: 2)
+    monkeypatch.setattr(distribute, "gather_across_replicas", gather)
+    loss = vectors.make_loss("streamed", normalize=False)
+    z = vectors.unit([4, 2, 128], dtype=np.float32)
+    vectors.value_and_gradient(lambda z: loss([0, 1, 0, 1], z), z)
+    forward, backward = 2 * 128 * 4 + 8, 3 * 2 * 4
+    assert forward + backward == 1056
+    assert sum(exchanged_bytes) == forward + backward
+
+
+# One and two logical CPU devices, and two workers over the loopback interface,
+# train the same batch-normalised encoder for three steps.
 TRAIN = """
 import sys
 import numpy as np, tensorflow as tf
 
 kind, implementation, path = sys.argv[1:]
-count = {"one": 1, "four": 4, "worker": 1}[kind]
+count = {"one": 1, "two": 2, "worker": 1}[kind]
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0],
     [tf.config.LogicalDeviceConfiguration()] * count,
@@ -31,7 +97,7 @@ from supcon_tf import losses, models
 from supcon_tf.keras_2 import keras
 from supcon_tf.models import resnet
 
-resnet.BLOCKS_PER_GROUP[18] = (1, 1)  # a third as long to trace
+resnet.BLOCKS_PER_GROUP[18] = (1,)  # a fifth as long to trace
 rng = np.random.default_rng(0)
 views = rng.integers(0, 256, [3, 8, 2, 16, 16, 3]).astype(np.uint8)
 # Classes that stay on one replica, and classes that do not.
@@ -48,7 +114,7 @@ def replica_batches(context):
 with strategy.scope():
     keras.utils.set_random_seed(0)
     encoder = models.Encoder("resnet18", width=0.1)
-    encoder.representation_dim = 13  # of the second group
+    encoder.representation_dim = 6  # of the first group
     model = models.SupConModel(
         encoder,
         models.ProjectionHead(8, (16,), use_batch_norm=True),
@@ -80,24 +146,20 @@ def start(kind, implementation, path):
 
 
 def test_three_steps_equal_those_of_one_device(tmp_path):
-    running = {
+    kinds = {"one": "tiled", "two": "dense", "worker": "tiled"}
+    processes = {
         kind: start(kind, implementation, tmp_path / f"{kind}.npz")
-        for kind, implementation in (
-            ("one", "tiled"),
-            ("four", "dense"),
-            ("worker", "tiled"),
-        )
+        for kind, implementation in kinds.items()
     }
-    for kind, processes in running.items():
-        for process in processes:
+    for kind, running in processes.items():
+        for process in running:
             _, errors = process.communicate()
             assert process.returncode == 0, f"{kind}: {errors[-3000:]}"
-    single_device = dict(np.load(tmp_path / "one.npz"))
-    assert len(single_device) > 20
-    for kind in running:
-        weights = dict(np.load(tmp_path / f"{kind}.npz"))
-        assert weights.keys() == single_device.keys()
-        for name, expected in single_device.items():
-            error = np.abs(weights[name] - expected).max()
+    weights = {kind: np.load(tmp_path / f"{kind}.npz") for kind in kinds}
+    assert len(weights["one"]) > 12
+    for kind in kinds:
+        assert weights[kind].keys() == weights["one"].keys()
+        for name, expected in weights["one"].items():
+            error = np.abs(weights[kind][name] - expected).max()
             scale = max(np.abs(expected).max(), 0.1)
-            assert error / scale < 5e-5, f"{kind} {name}: {error / scale}"
+            assert error / scale < 2e-4, f"{kind} {name}: {error / scale}"
