@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import numpy as np
 
 from supcon_tf import config, data, exceptions, measures
 from supcon_tf.data import subsets
-from supcon_tf.training import input_pipeline, runs
-
-Represent = Callable[[data.Source], tuple[np.ndarray, np.ndarray]]
+from supcon_tf.training import input_pipeline, representations, runs
 
 # Share of a few-shot draw that judges a sweep.
 _FEW_SHOT_FRACTION = 0.5
@@ -21,7 +18,8 @@ _FEW_SHOT_FRACTION = 0.5
 class Method:
     """A way to take an encoder to other data; base of all such ways.
 
-    Make a method under the scope of a strategy.
+    Make a method under the scope of a strategy. The `__post_init__` of a
+    subclass makes `cells`.
 
     Attributes:
       settings: of the transfer, with the size of the images.
@@ -29,7 +27,7 @@ class Method:
       images: the training images.
       test: the test images.
       positions: of the training images that any draw uses, rising.
-      cells: the settings to try, which a subclass makes.
+      cells: the settings to try.
       represent: from a split to the representations of its centre crops, in
         inference mode, and labels; a subclass makes it.
     """
@@ -40,11 +38,7 @@ class Method:
     test: data.Source
     positions: np.ndarray
     cells: list[dict[str, float]] = dataclasses.field(init=False)
-    represent: Represent = dataclasses.field(init=False)
-
-    def __post_init__(self):
-        """Makes `cells`."""
-        raise NotImplementedError
+    represent: representations.Represent = dataclasses.field(init=False)
 
     def part(self, positions: np.ndarray) -> data.Source:
         """The training images at rising positions."""

@@ -148,9 +148,7 @@ def test_without_a_classifier_nothing_is_predicted(
     assert len(lines) == COUNT + 1
 
 
-def test_a_projector_is_written_whole_or_not_at_all(
-    test_split, tmp_path, monkeypatch
-):
+def test_a_projector_is_written_whole_or_not(test_split, tmp_path, monkeypatch):
     run = training.RunDirectory(tmp_path / "run")
     write(run, test_split)
     before = sorted(p.name for p in run.projector.iterdir())

@@ -47,8 +47,8 @@ def minimised(rows, labels, num_classes, l2):
     def loss(flat):
         weights = flat.reshape(num_classes, -1)
         logits = rows @ weights[:, 1:].T + weights[:, 0]
-        own = logits[np.arange(len(rows)), labels]
-        total = np.sum(special.logsumexp(logits, axis=1) - own)
+        label_logits = logits[np.arange(len(rows)), labels]
+        total = np.sum(special.logsumexp(logits, axis=1) - label_logits)
         errors = special.softmax(logits, axis=1)
         errors[np.arange(len(rows)), labels] -= 1
         gradient = np.c_[
@@ -127,16 +127,16 @@ def test_each_of_several_labels_is_a_regression_of_its_own():
     probe = linear_probe.LinearProbe(4, max_iterations=500)
     for l2 in (1.0, 0.03):  # the second from the first
         assert probe.fit(rows, labels, l2)["converged"]
-    for place in (0, 1):
+    for label in (0, 1):
 
-        def loss(weights, own=labels[:, place]):
+        def loss(weights, truth=labels[:, label]):
             logits = rows @ weights[1:] + weights[0]
-            total = np.sum(np.logaddexp(0, logits) - own * logits)
+            total = np.sum(np.logaddexp(0, logits) - truth * logits)
             return total + 0.03 * np.sum(weights[1:] ** 2)
 
         best = optimize.minimize(loss, np.zeros(6), options={"gtol": 1e-5}).x
-        np.testing.assert_allclose(probe.kernel[:, place], best[1:], atol=2e-3)
-        np.testing.assert_allclose(probe.bias[place], best[0], atol=2e-3)
+        np.testing.assert_allclose(probe.kernel[:, label], best[1:], atol=2e-3)
+        np.testing.assert_allclose(probe.bias[label], best[0], atol=2e-3)
     probabilities = probe.predict(rows)
     logits = rows @ probe.kernel[:, :2] + probe.bias[:2]
     np.testing.assert_allclose(

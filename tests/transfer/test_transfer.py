@@ -54,7 +54,7 @@ def test_chosen_is_the_best_on_the_validation_images(results):
     for draw in results["draws"]:
         assert draw["training_images"] == 60
         assert draw["validation_images"] == 30
-        best = max(draw["sweep"], key=lambda x: (x["top_1"], -x["nll"]))
+        best = max(draw["sweep"], key=lambda row: (row["top_1"], -row["nll"]))
         assert draw["chosen"] == {"l2": best["l2"]}
         assert draw["validation"]["top_1"] == best["top_1"]
 
