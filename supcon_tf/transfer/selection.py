@@ -18,8 +18,7 @@ _FEW_SHOT_FRACTION = 0.5
 class Method:
     """A way to take an encoder to other data; base of all such ways.
 
-    Make a method under the scope of a strategy. The `__post_init__` of a
-    subclass makes `cells`.
+    Make a method under the scope of a strategy.
 
     Attributes:
       settings: of the transfer, with the size of the images.
@@ -27,7 +26,7 @@ class Method:
       images: the training images.
       test: the test images.
       positions: of the training images that any draw uses, rising.
-      cells: the settings to try.
+      cells: the settings to try, which a subclass makes.
       represent: from a split to the representations of its centre crops, in
         inference mode, and labels; a subclass makes it.
     """
@@ -39,6 +38,10 @@ class Method:
     positions: np.ndarray
     cells: list[dict[str, float]] = dataclasses.field(init=False)
     represent: representations.Represent = dataclasses.field(init=False)
+
+    def __post_init__(self):
+        """Makes `cells`."""
+        raise NotImplementedError
 
     def part(self, positions: np.ndarray) -> data.Source:
         """The training images at rising positions."""

@@ -49,18 +49,18 @@ def pictures(image_folder, tmp_path_factory):
     """The settings, both pictures and what is written on them, by file."""
     path = tmp_path_factory.mktemp("pictures") / "a"
     settings = _settings(path, image_folder, seed=SEED)
-    drawn = []
+    figures = []
     plot_grid = plots.plot_grid
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             plots,
             "plot_grid",
-            lambda *rows: drawn.append(plot_grid(*rows)) or drawn[-1],
+            lambda *rows: figures.append(plot_grid(*rows)) or figures[-1],
         )
         views, operations = augmentation.show_augment(settings)
     texts = {
-        path.name: [text.get_text() for text in figure.axes[0].texts]
-        for path, figure in zip((views, operations), drawn, strict=True)
+        path.name: [text.get_text() for text in fig.axes[0].texts]
+        for path, fig in zip((views, operations), figures, strict=True)
     }
     return settings, views, operations, texts
 

@@ -1,6 +1,5 @@
 """Evaluation of a finished run."""
 
-import dataclasses
 import json
 import shutil
 
@@ -16,11 +15,9 @@ from supcon_tf import (
     measures,
     reports,
     run_files,
-    settings,
     training,
 )
 from supcon_tf.augment import geometry
-from supcon_tf.data import subsets
 from supcon_tf.evaluation import splits
 from supcon_tf.training import input_pipeline, representations, runs
 from tests import score_rows
@@ -97,7 +94,7 @@ def test_an_image_that_was_replaced_is_encoded_anew(
     assert encoded == ["test", "test"]
 
 
-def test_representations_are_kept_and_bounded(
+def test_representations_are_encoded_once_and_bounded(
     results, finished_run, monkeypatch
 ):
     """A second evaluation encodes nothing, as long as nothing has changed."""
@@ -105,10 +102,15 @@ def test_representations_are_kept_and_bounded(
     encoded = []
 
     def representer(*args, **options):
-        represent = make(*args, **options)
-        return lambda *of: encoded.append(of[0].split) or represent(*of)
+        represent = make_represent(*args, **options)
 
-    make = representations.representer
+        def recording(source, *arrays):
+            encoded.append(source.split)
+            return represent(source, *arrays)
+
+        return recording
+
+    make_represent = representations.representer
     monkeypatch.setattr(representations, "representer", representer)
     for limit in (None, 48):  # all
         same = numbers_alone(finished_run, knn_neighbors=9, bank_images=limit)
@@ -214,18 +216,18 @@ def test_batch_size_and_replicas_change_nothing(
         assert not path.exists()  # of the earlier evaluation
 
 
-def test_representations_are_in_order_and_by_hand(finished_run):
+def test_representations_are_in_order_and_of_centre_crops(finished_run):
     pretrained = finished_run.recorded(config.PretrainSettings)
     source = input_pipeline.source(pretrained, "test")
     encoder = training.load_encoder(finished_run.path)
-    got, labels = representations.represent(
+    encoded, labels = representations.represent(
         encoder, source, batch_size=4, image_size=16
     )
     for index in (0, 10, 20):
         file = tf.io.read_file(f"{pretrained.data_dir}/{source.ids[index]}")
         image = geometry.central_view(data.decode_image(file), 16)
-        by_hand = encoder(image[tf.newaxis], training=False)[0]
-        np.testing.assert_allclose(got[index], by_hand, atol=1e-6)
+        expected = encoder(image[tf.newaxis], training=False)[0]
+        np.testing.assert_allclose(encoded[index], expected, atol=1e-6)
     assert labels.tolist() == sorted(labels.tolist())
 
 
@@ -261,22 +263,6 @@ def test_stages_of_a_run_keep_an_evaluation_each(copy_run, tmp_path):
     assert run.encoded.exists() and not fast.encoded.exists()
 
 
-def test_other_classes_in_the_data_are_refused(
-    finished_run, tiny_settings, tmp_path
-):
-    other = tmp_path / "images"
-    pretrained = finished_run.recorded(config.PretrainSettings)
-    shutil.copytree(pretrained.data_dir, other)
-    for split in ("train", "test"):
-        (other / split / "mid").rename(other / split / "medium")
-    run = training.RunDirectory(tmp_path / "run")
-    shutil.copytree(finished_run.path, run.path)
-    changed = dataclasses.replace(pretrained, data_dir=str(other))
-    run.settings_file.write_text(settings.to_flagfile(changed))
-    with pytest.raises(ValueError, match=r"got -mid \+medium"):
-        evaluation.evaluate(config.EvaluateSettings(str(run.path)))
-
-
 def test_an_image_of_the_training_is_never_one_of_the_test(
     image_folder, tiny_settings, tmp_path
 ):
@@ -304,7 +290,7 @@ def test_an_image_of_the_training_is_never_one_of_the_test(
         numbers_alone(run)
 
 
-def test_test_images_that_training_saw_are_told_or_left_out(
+def test_test_images_that_training_saw_are_counted_or_left_out(
     copy_run, image_folder, tmp_path, capsys
 ):
     photos = shutil.copytree(image_folder, tmp_path / "photos")
@@ -321,37 +307,3 @@ def test_test_images_that_training_saw_are_told_or_left_out(
     measured = numbers_alone(run, drop_duplicates=True, **options)
     assert measured["test_examples"] == 21 and "test_duplicates" not in measured
     assert "byte for byte" not in capsys.readouterr().out
-
-
-@pytest.mark.slow
-def test_other_records_under_the_same_names_are_encoded_anew(
-    image_folder, tiny_settings, tmp_path
-):
-    """Of a set without names of its images: by size and time of its files."""
-    splits_of = {
-        split: data.load("folder", split, str(image_folder))
-        for split in ("train", "test")
-    }
-    data.write_tfrecords(splits_of, tmp_path / "records")
-    options = {"dataset": "tfrecord", "data_dir": str(tmp_path / "records")}
-    files = training.pretrain(
-        tiny_settings(tmp_path / "run", epochs=0, **options)
-    )
-    first = numbers_alone(files)["retrieval"]
-    (file,) = (tmp_path / "records").glob("test-*")
-    records = [record.numpy() for record in tf.data.TFRecordDataset(str(file))]
-    with tf.io.TFRecordWriter(str(file)) as writer:
-        for record in reversed(records):
-            swapped = tf.train.Example.FromString(record)
-            features = swapped.features.feature
-            label = features["image/class/label"].int64_list
-            label.value[0] = (label.value[0] + 1) % 3
-            name = ("bright", "dark", "mid")[label.value[0]]
-            features["image/class/text"].bytes_list.value[0] = name.encode()
-            writer.write(swapped.SerializeToString())
-    again = numbers_alone(files)
-    assert again["test_examples"] == 21
-    encoded = np.load(files.encoded / "test/labels.npy")
-    source = training.Run.open(files.path).source("test")
-    np.testing.assert_array_equal(encoded, subsets.labels_of(source))
-    assert first.keys() == again["retrieval"].keys()

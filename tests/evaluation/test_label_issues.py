@@ -102,14 +102,14 @@ def test_an_evaluation_writes_and_a_report_shows_wrong_labels(finished_run):
     evaluation.evaluate(settings)
     assert owner.issues_list.read_text().startswith("example,label,suggested")
     owner.issues_file.unlink(missing_ok=True)
-    drawn = page.render([contents.read_run(finished_run.path, "mine")])
-    assert "--label_issues=1000" in drawn and 'id="issues"' not in drawn
+    html = page.render([contents.read_run(finished_run.path, "mine")])
+    assert "--label_issues=1000" in html and 'id="issues"' not in html
     votes = np.eye(3)[source.labels]
     votes[:3] = np.eye(3)[(source.labels[:3] + 1) % 3]
     bank = splits.EncodedSplit(source, votes, source.labels, 16)
     issues = label_issues.rank(votes, source.labels)
     label_issues.write_label_issues(owner, bank, issues, 10)
-    drawn = page.render([contents.read_run(finished_run.path, "mine")])
-    assert "Labels that neighbours contradict" in drawn
+    html = page.render([contents.read_run(finished_run.path, "mine")])
+    assert "Labels that neighbours contradict" in html
     for name in source.ids[:3]:
-        assert f"{name}: bright, neighbours say dark" in drawn
+        assert f"{name}: bright, neighbours say dark" in html
