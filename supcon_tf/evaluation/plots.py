@@ -243,7 +243,30 @@ def plot_representation(
         rng = np.random.default_rng(seed)
         sample = rng.choice(len(points), _MAX_POINTS, replace=False)
         points, ids = points[sample], ids[sample]
-    return _scatter(*to_plane(points, method, seed), ids, class_names)
+    plane, axis_names = to_plane(points, method, seed)
+    classes = np.unique(ids)
+    fig = new_figure(figsize=(7, 5), layout="constrained")
+    panel = fig.subplots()
+    names = _names(classes, class_names)
+    for i, (class_id, name) in enumerate(zip(classes, names, strict=True)):
+        panel.scatter(
+            *plane[ids == class_id].T,
+            s=14,
+            color=palette.COLORS[i % len(palette.COLORS)],
+            marker=palette.MARKERS[i % len(palette.MARKERS)],
+            linewidths=0,
+            label=name,
+        )
+    panel.set(xlabel=axis_names[0], ylabel=axis_names[1], xticks=[], yticks=[])
+    if len(classes) <= _MAX_LEGEND:
+        fig.legend(
+            loc="outside right upper",
+            ncols=-(-len(classes) // _LEGEND_ROWS),
+            markerscale=2,
+            frameon=False,
+            prop={"family": fonts.families()},
+        )
+    return fig
 
 
 # scikit-learn's threads spin: where other processes share the cores, t-SNE on
@@ -287,38 +310,6 @@ def _text_width(text: str, font: font_manager.FontProperties) -> int:
         text, font, ismath=False
     )
     return round(points * _DPI / 72)
-
-
-def _scatter(
-    plane: np.ndarray,
-    axis_names: tuple[str, str],
-    ids: np.ndarray,
-    class_names: Sequence[str] | None,
-) -> NotebookFigure:
-    """The points of each class in its colour and mark, with a legend."""
-    classes = np.unique(ids)
-    fig = new_figure(figsize=(7, 5), layout="constrained")
-    panel = fig.subplots()
-    names = _names(classes, class_names)
-    for i, (class_id, name) in enumerate(zip(classes, names, strict=True)):
-        panel.scatter(
-            *plane[ids == class_id].T,
-            s=14,
-            color=palette.COLORS[i % len(palette.COLORS)],
-            marker=palette.MARKERS[i % len(palette.MARKERS)],
-            linewidths=0,
-            label=name,
-        )
-    panel.set(xlabel=axis_names[0], ylabel=axis_names[1], xticks=[], yticks=[])
-    if len(classes) <= _MAX_LEGEND:
-        fig.legend(
-            loc="outside right upper",
-            ncols=-(-len(classes) // _LEGEND_ROWS),
-            markerscale=2,
-            frameon=False,
-            prop={"family": fonts.families()},
-        )
-    return fig
 
 
 def _check_ids(labels: npt.ArrayLike, num_examples: int) -> np.ndarray:

@@ -130,11 +130,11 @@ def _intervals(
     is_drawn = queries > 0
     count = is_drawn.sum()
     totals = np.stack([queries, *sums.values()], axis=1)[is_drawn]  # [C, 4]
-    drawn = np.stack(  # [draws, 4]
+    draws = np.stack(  # [draws, 4]
         [
             totals[rng.integers(0, count, count)].sum(axis=0)
             for _ in range(_DRAWS)
         ]
     )
-    limits = np.quantile(drawn[:, 1:] / drawn[:, :1], _TAILS, axis=0)  # [2, 3]
+    limits = np.quantile(draws[:, 1:] / draws[:, :1], _TAILS, axis=0)  # [2, 3]
     return dict(zip(sums, limits.T.tolist(), strict=True))

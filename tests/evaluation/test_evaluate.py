@@ -45,7 +45,7 @@ def numbers_alone(run, **options):
     )
 
 
-def test_results_are_those_of_the_file(results, finished_run):
+def test_results_equal_the_file(results, finished_run):
     stage = finished_run.stage("linear")
     assert json.loads(stage.evaluation_file.read_text()) == results
     score_rows.check(results)

@@ -84,7 +84,7 @@ class Board:
         return names
 
 
-def test_tensorboard_serves_what_was_written(run, test_split, images):
+def test_tensorboard_serves_the_written_files(run, test_split, images):
     board, name = Board(run.path.parent), "run/tensorboard/projector"
     assert board.runs() == [name]
     (info,) = json.loads(board.get("info", run=name))["embeddings"]

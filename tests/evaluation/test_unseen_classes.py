@@ -121,7 +121,7 @@ def test_table_and_page_show_the_measures(results, run):
         assert title not in page
 
 
-def test_training_images_that_nothing_needs_are_not_encoded(results, run):
+def test_unneeded_training_images_are_not_encoded(results, run):
     (run.encoded / "train").rmtree()
     assert evaluated(run, plotted_images=0)["bank_examples"] == 0
     assert not (run.encoded / "train").exists()

@@ -96,7 +96,7 @@ def test_a_run_on_texts_takes_texts(finished_text_run):
         ([np.zeros([8])], ValueError, "height, width, channels"),
     ],
 )
-def test_what_is_no_image_is_named(model, example, error, message):
+def test_examples_that_are_no_images_are_named(model, example, error, message):
     with pytest.raises(error, match=message):
         model.predict(example)
 
@@ -110,7 +110,7 @@ def test_a_model_without_classifier_only_encodes(finished_run, path, tmp_path):
         model.predict(path)
 
 
-def test_what_is_neither_run_nor_export_is_refused(tmp_path):
+def test_a_folder_without_run_or_export_is_refused(tmp_path):
     with pytest.raises(ValueError, match="must hold an export"):
         supcon_tf.load(tmp_path)
 

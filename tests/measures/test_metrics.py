@@ -193,7 +193,9 @@ def test_rows_of_the_confusion_matrix_are_true_classes():
         ([[0.5, 0.5]], [[1, 0]], r"`labels` must have shape \(1,\)"),
     ],
 )
-def test_what_is_no_distribution_is_refused(probabilities, labels, message):
+def test_rows_that_are_no_distributions_are_refused(
+    probabilities, labels, message
+):
     for measure in (
         metrics.expected_calibration_error,
         metrics.negative_log_likelihood,

@@ -78,6 +78,8 @@ def test_shares_of_neighbours():
         ([[0.5]], [[0]], "an example of some label, got none"),
     ],
 )
-def test_what_is_wrong_is_named(probabilities, labels, message):
+def test_wrong_probabilities_and_labels_are_named(
+    probabilities, labels, message
+):
     with pytest.raises(ValueError, match=message):
         measures.multi_label_summary(probabilities, labels)

@@ -352,7 +352,7 @@ def tfds_settings(tmp_path_factory):
 @pytest.mark.slow(but=["5-:1.0.0"])
 @pytest.mark.parametrize("version", ["", ":1.0.0"])
 @pytest.mark.parametrize("images", [None, 5])
-def test_tfds_gives_what_is_generated(tfds_settings, images, version):
+def test_tfds_images_give_the_generated_results(tfds_settings, images, version):
     """Bytes of the right size reach the classifier as they are."""
     options = {"corruption_images": images, "corruption_names": ("contrast",)}
     generated = prepared(**options).measure(classify)
@@ -384,7 +384,7 @@ def test_tfds_sets_that_are_not_the_runs(tfds_settings):
         prepared_on(*reverse, corruption_images=5).measure(classify)
 
 
-def test_cifar_names_of_tfds_are_its_own(monkeypatch):
+def test_cifar_configurations_are_named_as_in_tfds(monkeypatch):
     from tensorflow_datasets.image_classification import cifar10_corrupted
 
     names = {c.name for c in cifar10_corrupted._make_builder_configs()}

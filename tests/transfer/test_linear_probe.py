@@ -64,7 +64,7 @@ def minimised(rows, labels, num_classes, l2):
 
 
 @pytest.mark.parametrize("num_classes", [2, 4])
-def test_the_path_is_that_of_the_formula(num_classes):
+def test_every_strength_minimises_the_formula(num_classes):
     method, images, labels = make(num_classes, l2_values=12)
     strengths = [cell["l2"] for cell in method.cells]
     np.testing.assert_allclose(strengths, 10.0 ** np.arange(5, -7, -1))
@@ -81,7 +81,7 @@ def test_the_path_is_that_of_the_formula(num_classes):
         np.testing.assert_allclose(method.predict(), expected[60:], atol=2e-4)
 
 
-def test_the_path_does_not_depend_on_the_way():
+def test_the_optimum_does_not_depend_on_earlier_strengths():
     path, *_ = make(4)
     for cell in path.cells[8:33:4]:
         path.fit(ALL, cell, seed=0)
@@ -119,7 +119,7 @@ def test_too_few_iterations_are_counted_and_not_printed(recwarn):
     assert not recwarn.list
 
 
-def test_each_of_several_labels_is_a_regression_of_its_own():
+def test_several_labels_are_separate_regressions():
     rng = np.random.default_rng(1)
     rows = rng.normal(size=[50, 5]).astype(np.float32)
     labels = (rows[:, :4] + rng.normal(size=[50, 4]) > 0.5).astype(np.uint8)

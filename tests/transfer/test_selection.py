@@ -104,7 +104,7 @@ def test_one_cell_needs_no_validation_images():
     assert method.fitted == [(list(range(10)), 3, 0)]
 
 
-def test_a_sweep_that_diverges_says_so():
+def test_a_diverged_sweep_is_reported():
     draw = make_draw()
     record = selection.train(RecordingMethod(5, 3), draw, LABELS, "top_1")
     assert record["sweep"][0] == {"cell": 5, "diverged": True}
