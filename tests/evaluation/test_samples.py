@@ -136,14 +136,15 @@ def test_samples_of_many_classes_are_spread_over_them():
         assert positions.tolist() == [0, 125, 250, 375]  # the first of each
 
 
+def inverted(images, seeds):
+    return 255 - images
+
+
 def test_views_equal_the_first_of_stage_1(
     written, splits_and_images, monkeypatch
 ):
     """Neither a data service nor mixing nor the size of the batch matter."""
-
-    def inverted(images, seeds):  # SimAugment takes seconds to trace
-        return 255 - images
-
+    # SimAugment takes seconds to trace.
     monkeypatch.setattr(augment, "SimAugment", lambda **_: inverted)
     (test, _), (bank, bank_images) = splits_and_images
     options = dict(
