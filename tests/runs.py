@@ -88,8 +88,7 @@ def image_settings(run_dir, data_dir, **overrides):
 
 def train_on_images(path, data_dir):
     """Both stages."""
-    policy = {"augmentation": "simaugment", "warp_probability": 0.0}
-    training.pretrain(image_settings(path, data_dir, **policy))
+    training.pretrain(image_settings(path, data_dir))
     constant = {"crop_area": (), "horizontal_flip": False}  # views
     options = {"epochs": 20, "batch_size": 16, **constant}
     training.train_linear(config.LinearSettings(str(path), **options))

@@ -66,8 +66,8 @@ def _rows(
         except OSError as error:
             rows[file] = {"error": error.strerror or str(error)}
     if contents:
-        outputs = _outputs(request, list(contents.values()))
-        rows |= zip(contents, outputs, strict=True)
+        answers = outputs(request, list(contents.values()))
+        rows |= zip(contents, answers, strict=True)
     return [_key(file) | dict(sorted(rows[file].items())) for file in batch]
 
 
@@ -78,14 +78,14 @@ def _key(file: pathlib.Path | paths.Text) -> model.Row:
     return {column: str(file).encode("utf-8", "replace").decode()}
 
 
-def _outputs(request: Request, contents: Sequence[bytes]) -> list[model.Row]:
+def outputs(request: Request, contents: Sequence[bytes]) -> list[model.Row]:
     """The outputs or the error of each file; a refused batch is split."""
     try:
         return request(contents)
     except model.Refused as error:
         if len(contents) == 1:
             return [{"error": str(error)}]
-    return [_outputs(request, [content])[0] for content in contents]
+    return [outputs(request, [content])[0] for content in contents]
 
 
 def _start(function: Callable[[], Result]) -> futures.Future[Result]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import pathlib
 from collections.abc import Iterator
@@ -10,16 +11,15 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import config, data, exceptions
+from supcon_tf import config, data
 from supcon_tf.augment import (
-    affine,
     color,
     geometry,
     operations,
     tables,
     warp,
 )
-from supcon_tf.data import sources
+from supcon_tf.data import folder, sources, subsets
 from supcon_tf.disk import files, image_names
 from supcon_tf.evaluation import plots
 from supcon_tf.training import input_pipeline, jobs
@@ -44,8 +44,8 @@ def show_augment(settings: config.ShowAugmentSettings) -> list[pathlib.Path]:
 
     Example:
       >>> from supcon_tf import config, evaluation
-      >>> own = config.ShowAugmentSettings("runs/shown", dataset="digits")
-      >>> [path.name for path in evaluation.show_augment(own)]
+      >>> settings = config.ShowAugmentSettings("runs/shown", dataset="digits")
+      >>> [path.name for path in evaluation.show_augment(settings)]
       ['views.png', 'operations.png']
 
     Returns:
@@ -59,23 +59,32 @@ def show_augment(settings: config.ShowAugmentSettings) -> list[pathlib.Path]:
     source, side = job.train, job.settings.image_size
     no_policy = {"augmentation": "identity", "horizontal_flip": False}
     plain = dataclasses.replace(job.settings, crop_area=(), **no_policy)
-    views, labels = _first_batch(job.settings, source, settings.views)
-    wholes, _ = _first_batch(plain, _whole(source, side), 1)
-    squares, _ = _first_batch(plain, source, 1)
-
-    figures = {
+    with data.reading(lambda: (source,)):
+        views, labels = _first_batch(job.settings, source, settings.views)
+        wholes, _ = _first_batch(plain, _whole(source, side), 1)
+        squares, _ = _first_batch(plain, source, 1)
+    if source.is_multi_label:
+        labels = map(np.flatnonzero, labels)
+    titles = [
+        ", ".join(source.class_names[label] for label in np.atleast_1d(ids))
+        for ids in labels
+    ]
+    pictures = {
         "views.png": plots.plot_grid(
             np.concatenate([wholes, views], axis=1),
-            [f"{i}: {_named(source, x)}" for i, x in enumerate(labels)],
-            ["original", *(f"view {i + 1}" for i in range(settings.views))],
+            [f"{row}: {title}" for row, title in enumerate(titles)],
+            [
+                "original",
+                *(f"view {1 + view}" for view in range(settings.views)),
+            ],
         ),
         "operations.png": plot_operations(squares[0, 0], job.settings),
     }
     directory = pathlib.Path(settings.run_dir)
     directory.mkdir(parents=True, exist_ok=True)
-    for name, drawn in figures.items():
-        files.write_figure(directory / name, drawn, dpi=drawn.dpi)
-    return [directory / name for name in figures]
+    for name, picture in pictures.items():
+        files.write_figure(directory / name, picture, dpi=picture.dpi)
+    return [directory / name for name in pictures]
 
 
 def plot_operations(
@@ -89,41 +98,42 @@ def plot_operations(
     Example:
       >>> import numpy as np
       >>> from supcon_tf import config, evaluation
-      >>> own = config.ShowAugmentSettings(augmentation="randaugment")
+      >>> settings = config.ShowAugmentSettings(augmentation="randaugment")
       >>> image = np.zeros([16, 16, 3], np.uint8)
-      >>> drawn = evaluation.plot_operations(image, own)
-      >>> names = [text.get_text() for text in drawn.axes[0].texts]
+      >>> picture = evaluation.plot_operations(image, settings)
+      >>> names = [text.get_text() for text in picture.axes[0].texts]
       >>> names[0], names[10], names[11]
       ('level 0', 'level 10', 'Posterize')
     """
     ranges, side = _ranges(settings), min(image.shape[:2])
-
-    def applied(steps: list[operations.Step]) -> np.ndarray:
-        """The image after each step alone."""
-        return operations.apply(
-            np.stack([image] * len(steps)),
-            steps,
-            tf.range(len(steps)),
-            tf.constant([_DRAWS] * len(steps)),
-            ranges,
-            affine.GRAY,
-        ).numpy()
-
+    captions = {
+        name: operation.caption
+        for name, operation in operations.OPERATIONS.items()
+    }
+    with_levels = [name for name in captions if captions[name]]
+    plain = [name for name in captions if not captions[name]]
+    steps = [*itertools.product(with_levels, _LEVELS)]
+    steps += [(name, 0.0) for name in plain]
+    panels = operations.apply(  # the image after each step alone
+        np.stack([image] * len(steps)),
+        steps,
+        tf.range(len(steps)),
+        tf.constant([_DRAWS] * len(steps)),
+        ranges,
+    ).numpy()  # [steps, height, width, 3]
     rows = []  # name, images, captions
-    plain = []
-    for name, operation in operations.OPERATIONS.items():
-        if not operation.caption:
-            plain.append(name)
-            continue
-        values = (operations.argument(name, x, side, ranges) for x in _LEVELS)
-        panels = applied([(name, level) for level in _LEVELS])
-        rows.append((name, panels, [*map(operation.caption.format, values)]))
-    for name, made, captions in _sim_augment(image, settings):
-        rows.append((name, np.concatenate(made), captions))
-    panels = applied([(name, 0.0) for name in plain])
+    for name in with_levels:
+        arguments = (
+            operations.argument(name, level, side, ranges) for level in _LEVELS
+        )
+        first = len(rows) * len(_LEVELS)
+        images = panels[first : first + len(_LEVELS)]
+        rows.append((name, images, [*map(captions[name].format, arguments)]))
+    for name, levels, texts in _sim_augment(image, settings):
+        rows.append((name, np.concatenate(levels), texts))
     gray = color.to_grayscale(image[np.newaxis])
-    panels = np.concatenate([panels, gray])
-    rows.append(("no level", panels, [*plain, "Grayscale"]))
+    images = np.concatenate([panels[-len(plain) :], gray])
+    rows.append(("no level", images, [*plain, "Grayscale"]))
     names, images, captions = zip(*rows, strict=True)
     levels = [f"level {level:.0f}" for level in _LEVELS]
     return plots.plot_grid(images, names, levels, captions)
@@ -175,12 +185,6 @@ def _sim_augment(
     yield "ResizedCrop", levels, [f"{area:.0%}" for area in areas]
 
 
-def _named(source: data.Source, label: np.ndarray) -> str:
-    """What the label of an image is called, or its labels."""
-    numbers = np.flatnonzero(label) if source.is_multi_label else [label]
-    return ", ".join(source.class_names[number] for number in numbers)
-
-
 def _first_batch(
     settings: config.ShowAugmentSettings, source: data.Source, num_views: int
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -189,18 +193,7 @@ def _first_batch(
     batches = input_pipeline.local_views(
         settings, source, count, settings.image_size, num_views
     )
-    try:
-        return next(batches.as_numpy_iterator())[:2]
-    except tf.errors.InvalidArgumentError:
-        for record, name in enumerate(source.ids or ()):
-            try:
-                data.decode_image(source.read(record)[0])
-            except tf.errors.InvalidArgumentError as error:
-                raise exceptions.InvalidValue(
-                    f"{name} must be an image, got "
-                    f"{exceptions.reason(error.message)}"
-                ) from error
-        raise
+    return next(batches.as_numpy_iterator())[:2]
 
 
 def _whole(source: data.Source, size: int) -> data.Source:
@@ -226,25 +219,12 @@ def _images(
 
 
 def _photographs(settings: config.ShowAugmentSettings) -> data.Source | None:
-    """The files of a folder without classes, named by file; or None."""
+    """The images of a folder without classes, each its own class; or None."""
     if settings.dataset != "folder" or not os.path.isdir(settings.data_dir):
         return None
     listing = image_names.list_folder(settings.data_dir)
     if not listing.images or listing.folders:
         return None
-    names = tuple(map(image_names.readable, listing.images))
-    return data.Source(
-        name="folder",
-        split="train",
-        class_names=names,
-        image_size=None,
-        ids=names,
-        **sources.by_index(
-            [
-                os.fsencode(os.path.join(settings.data_dir, name))
-                for name in listing.images
-            ],
-            np.arange(len(names)),
-            tf.io.read_file,
-        ),
-    )
+    images = folder.load_all_images(settings.data_dir, settings.skip_bad_images)
+    labelled = subsets.with_labels(images, np.arange(images.num_examples))
+    return dataclasses.replace(labelled, class_names=images.ids)

@@ -55,7 +55,7 @@ def _numbers(returned: object) -> dict[str, float] | None:
     """
     if not isinstance(returned, Mapping):
         return None
-    if not all(isinstance(x, str) and "." not in x for x in returned):
+    if not all(isinstance(name, str) and "." not in name for name in returned):
         return None
     try:
         numbers = {name: float(value) for name, value in returned.items()}

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from supcon_tf import config, measures
 from supcon_tf.evaluation import splits
-from supcon_tf.measures import kept
+from supcon_tf.measures import truncation
 from supcon_tf.training import runs
 
 # From representations [n, dim] to the probabilities [n, classes] of each
@@ -34,8 +34,8 @@ def make_classify(
 
 def by_classifiers(
     split: splits.EncodedSplit, classify: Classify
-) -> tuple[dict[str, measures.Predictions], kept.Kept | None]:
-    """The predictions of each classifier, and `kept.Kept` of the first.
+) -> tuple[dict[str, measures.Predictions], truncation.Probabilities | None]:
+    """Predictions of all classifiers, and stored probabilities of the first.
 
     {} and None where there is no classifier.
     """
@@ -44,7 +44,7 @@ def by_classifiers(
     def classify_part(part: slice) -> dict[str, np.ndarray]:
         probabilities = classify(split.representations[part])
         for first in [*probabilities.values()][:1]:
-            parts.append(kept.keep(first, num_examples))
+            parts.append(truncation.truncate(first, num_examples))
         return probabilities
 
     predictions = measures.predict_in_parts(
@@ -56,7 +56,7 @@ def by_classifiers(
         None if arrays[0] is None else np.concatenate(arrays)
         for arrays in zip(*parts, strict=True)
     )
-    return predictions, kept.Kept(*fields)
+    return predictions, truncation.Probabilities(*fields)
 
 
 def by_prototypes(

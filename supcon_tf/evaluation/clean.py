@@ -8,7 +8,7 @@ import numpy as np
 
 from supcon_tf import config, measures
 from supcon_tf.evaluation import classifying, splits
-from supcon_tf.measures import kept
+from supcon_tf.measures import truncation
 from supcon_tf.training import runs
 
 _LONG_TAIL = 2  # images of the largest class over those of the smallest
@@ -82,15 +82,15 @@ def measure_several_labels(
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit | None,
     classify: classifying.Classify,
-) -> tuple[dict[str, object], kept.Kept | None]:
+) -> tuple[dict[str, object], truncation.Probabilities | None]:
     """The classifiers and k-NN, where images have several labels.
 
-    Labels and probabilities are matrices [examples, classes]. `Kept` of the
-    first classifier comes with the measures.
+    Labels and probabilities are matrices [examples, classes]. The stored
+    probabilities of the first classifier come with the measures.
     """
     predictions, measured = classify(test.representations), {}
     first = next(iter(predictions.values()), None)
-    stored = None if first is None else kept.keep(first, len(first))
+    stored = None if first is None else truncation.truncate(first, len(first))
     if bank is not None:
         nearest = measures.nearest_neighbors(
             test.representations,

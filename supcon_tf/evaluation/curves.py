@@ -8,11 +8,11 @@ from matplotlib import figure
 
 from supcon_tf import data, run_files
 from supcon_tf.display import palette
+from supcon_tf.evaluation import plots
 from supcon_tf.training import checkpoints, representations, runs
 from supcon_tf.transfer import linear_probe, selection
 
 _L2 = 0.1  # of the probe, on all training images
-_ITERATIONS = 1000
 
 
 def accuracy_curve(run: runs.Run) -> dict[int, float]:
@@ -37,7 +37,7 @@ def accuracy_curve(run: runs.Run) -> dict[int, float]:
     for step in run_files.steps_in(run.files.checkpoints):
         path = str(run_files.path_of(run.files.checkpoints, step))
         checkpoints.restore(path, encoder=run.encoder)
-        probe = linear_probe.LinearProbe(len(train.class_names), _ITERATIONS)
+        probe = linear_probe.LinearProbe(len(train.class_names))
         probe.fit(*represent(train), _L2, train.weights)
         rows, labels = represent(test)
         measures = selection.measure(probe.predict(rows), labels)
@@ -55,12 +55,8 @@ def plot_curves(curves: Mapping[str, Mapping[int, float]]) -> figure.Figure:
       >>> panel.get_xlabel(), [line.get_label() for line in panel.lines]
       ('epochs', ['SupCon', 'ce'])
     """
-    fig = figure.Figure(layout="constrained", figsize=(5.5, 3.8))
-    panel = fig.subplots()
-    panel.set_xlabel("epochs")
-    panel.set_ylabel("top-1 of a linear probe")
-    panel.grid(alpha=0.3)
-    panel.spines[["top", "right"]].set_visible(False)
+    fig, (panel,) = plots.line_panels(1, inches=5.5)
+    panel.set(xlabel="epochs", ylabel="top-1 of a linear probe")
     for (name, curve), color in zip(
         curves.items(), palette.COLORS, strict=False
     ):

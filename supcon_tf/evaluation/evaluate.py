@@ -22,7 +22,7 @@ from supcon_tf.evaluation import (
     unseen_classes,
 )
 from supcon_tf.host import trust
-from supcon_tf.measures import kept
+from supcon_tf.measures import truncation
 from supcon_tf.robustness import robustness
 from supcon_tf.settings import to_texts
 from supcon_tf.training import console, representations, runs
@@ -152,7 +152,9 @@ def _measure(
     bank: splits.EncodedSplit | None,
     classify: classifying.Classify,
     ancestors: np.ndarray | None,
-) -> tuple[splits.EncodedSplit, kept.Kept | None, dict[str, object]]:
+) -> tuple[
+    splits.EncodedSplit, truncation.Probabilities | None, dict[str, object]
+]:
     """The test split with predictions, probabilities to write, all measures."""
     if run.has_unseen_classes:
         return test, None, unseen_classes.measure(settings, test, bank)
@@ -177,12 +179,13 @@ def _describe(
     bank: splits.EncodedSplit | None,
 ) -> dict[str, object]:
     """Data, checkpoints, settings and versions of an evaluation."""
+    duplicates = len(subsets.duplicates(test.source, run.source("train")))
     measured = {
         "dataset": test.source.name,
         **({"image_size": test.image_size} if test.image_size else {}),
         "objective": run.settings.objective,
         "test_examples": len(test.labels),
-        **_count_duplicates(test.source, run.source("train")),
+        **({"test_duplicates": duplicates} if duplicates else {}),
         "bank_examples": 0 if bank is None else len(bank.labels),
         "encoder": run.checkpoint,
         "made_of": run.made_of("none"),
@@ -197,18 +200,12 @@ def _describe(
     return measured
 
 
-def _count_duplicates(test: data.Source, train: data.Source) -> dict[str, int]:
-    """How many test images are training images too, if any are."""
-    count = len(subsets.duplicates(test, train))
-    return {"test_duplicates": count} if count else {}
-
-
 def _write(
     settings: config.EvaluateSettings,
     run: runs.Run,
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit | None,
-    probabilities: kept.Kept | None,
+    probabilities: truncation.Probabilities | None,
     measured: dict[str, object],
 ) -> None:
     """Replaces the files of an earlier evaluation by those of this one."""

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
-from matplotlib import axes, figure
+from matplotlib import figure
 
 from supcon_tf import exceptions
 from supcon_tf.display import palette
+from supcon_tf.evaluation import plots
 from supcon_tf.host import trust
 from supcon_tf.measures import hardness
 from supcon_tf.training import builders, checkpoints, input_pipeline, runs
@@ -37,23 +38,28 @@ def plot_gradients(opened: Mapping[str, runs.Run]) -> figure.Figure:
       >>> [line.get_label() for line in panels[0].lines]
       ['mine, L_out', 'mine, L_in']
     """
-    fig = figure.Figure(layout="constrained", figsize=(9, 3.8))
-    panels = fig.subplots(1, 2)
+    fig, panels = plots.line_panels(2, inches=9)
     for panel, kind in zip(panels, _KINDS, strict=True):
         panel.set_xlabel(f"cosine of anchor and one of the {kind}")
         panel.set_yscale("log")
-        panel.grid(alpha=0.3)
-        panel.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("length of its part of the gradient")
     for (name, run), color in zip(opened.items(), palette.COLORS, strict=False):
         z, labels = _projections(run)
+        cosines = np.clip(z @ z.T, -1.0, 1.0)  # [rows, rows]
+        is_negative = labels[:, np.newaxis] != labels
+        is_positive = ~is_negative & ~np.eye(len(labels), dtype=bool)
         for formulation, dashes in (("out", "-"), ("in", "--")):
             factors = hardness.pair_gradients(
                 z, labels, run.settings.temperature, formulation
             )
+            lengths = np.abs(factors) * np.sqrt(1.0 - cosines**2)
             label = f"{name}, L_{formulation}"
             style = {"linestyle": dashes, "color": color, "label": label}
-            _draw(panels, z, labels, factors, style)
+            for panel, mask in zip(
+                panels, (is_positive, is_negative), strict=True
+            ):
+                means = _bin_means(cosines[mask], lengths[mask])
+                panel.plot(*means, **style)
     panels[0].legend(frameon=False)
     return fig
 
@@ -73,49 +79,30 @@ def _projections(run: runs.Run) -> tuple[np.ndarray, np.ndarray]:
         encoder=model.encoder,
         projection_head=model.projection_head,
     )
-    views, labels, *_ = next(
-        iter(
-            input_pipeline.local_views(
-                settings,
-                images,
-                settings.batch_size,
-                settings.image_size,
-                settings.num_views,
-            )
-        )
+    batches = input_pipeline.local_views(
+        settings,
+        images,
+        settings.batch_size,
+        settings.image_size,
+        settings.num_views,
     )
+    views, labels, *_ = next(iter(batches))
     z = model(views, training=True)  # [batch, views, dim]
     z = tf.reshape(z, [-1, z.shape[-1]])  # [rows, dim]
     z = tf.math.l2_normalize(z, axis=1)
     return z.numpy(), np.repeat(labels.numpy(), settings.num_views)
 
 
-def _draw(
-    panels: np.ndarray,
-    z: np.ndarray,
-    labels: np.ndarray,
-    factors: np.ndarray,
-    style: dict[str, object],
-) -> None:
-    """Draws a line of means in each panel."""
-    cosines = np.clip(z @ z.T, -1.0, 1.0)  # [rows, rows]
-    lengths = np.abs(factors) * np.sqrt(1.0 - cosines**2)
-    is_negative = labels[:, np.newaxis] != labels
-    is_positive = ~is_negative & ~np.eye(len(labels), dtype=bool)
-    for panel, mask in zip(panels, (is_positive, is_negative), strict=True):
-        _draw_means(panel, cosines[mask], lengths[mask], style)
+def _bin_means(
+    cosines: np.ndarray, lengths: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The middles of bins of cosines, and the mean length of pairs in each.
 
-
-def _draw_means(
-    panel: axes.Axes,
-    cosines: np.ndarray,
-    lengths: np.ndarray,
-    style: dict[str, object],
-) -> None:
-    """Draws the mean length of each bin of cosines, [pairs] both."""
+    Cosines and lengths are [pairs]; bins of few pairs are left out.
+    """
     bins = np.digitize(cosines, _BINS) - 1  # [pairs]
     counts = np.bincount(bins, minlength=len(_BINS))
     sums = np.bincount(bins, lengths, minlength=len(_BINS))
     full = np.flatnonzero(counts[:-1] >= _LEAST_PAIRS)
     middles = (_BINS[:-1] + _BINS[1:]) / 2
-    panel.plot(middles[full], sums[full] / counts[full], **style)
+    return middles[full], sums[full] / counts[full]

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 import threadpoolctl
-from matplotlib import figure, font_manager, textpath
+from matplotlib import axes, figure, font_manager, textpath
 from sklearn import decomposition, manifold
 
 from supcon_tf import exceptions
@@ -66,6 +66,18 @@ def new_figure(**options: object) -> NotebookFigure:
     return pyplot.figure(FigureClass=NotebookFigure, **options)
 
 
+def line_panels(
+    count: int, inches: float
+) -> tuple[NotebookFigure, Sequence[axes.Axes]]:
+    """A figure for lines, with panels side by side; as wide as `inches`."""
+    fig = new_figure(layout="constrained", figsize=(inches, 3.8))
+    panels = fig.subplots(1, count, squeeze=False)[0]
+    for panel in panels:
+        panel.grid(alpha=0.3)
+        panel.spines[["top", "right"]].set_visible(False)
+    return fig, panels
+
+
 def plot_views(
     views: npt.ArrayLike,
     labels: npt.ArrayLike | None = None,
@@ -78,14 +90,14 @@ def plot_views(
       views: [batch, views, height, width, 3] uint8.
       labels: [batch] integers, written beside the rows; None writes nothing.
       class_names: the name of each class id; None writes the id.
-      max_rows: positive int; images after these are not drawn.
+      max_rows: positive int; images after these are not fig.
 
     Example:
       >>> import numpy as np
       >>> from supcon_tf import evaluation
       >>> views = np.zeros([1, 2, 32, 32, 3], np.uint8)
-      >>> drawn = evaluation.plot_views(views, [1], ["cat", "dog"])
-      >>> [text.get_text() for text in drawn.axes[0].texts]
+      >>> fig = evaluation.plot_views(views, [1], ["cat", "dog"])
+      >>> [text.get_text() for text in fig.axes[0].texts]
       ['view 1', 'view 2', 'dog']
 
     Returns:
@@ -137,10 +149,10 @@ def plot_grid(
       >>> import numpy as np
       >>> from supcon_tf import evaluation
       >>> rows = np.zeros([2, 1, 32, 32, 3], np.uint8)
-      >>> drawn = evaluation.plot_grid(rows, ["cat", "dog"], ["original"])
-      >>> [text.get_text() for text in drawn.axes[0].texts]
+      >>> fig = evaluation.plot_grid(rows, ["cat", "dog"], ["original"])
+      >>> [text.get_text() for text in fig.axes[0].texts]
       ['original', 'cat', 'dog']
-      >>> drawn.savefig("grid.png")
+      >>> fig.savefig("grid.png")
 
     Returns:
       A figure with one axes, in pixels from the top left.
@@ -164,21 +176,21 @@ def plot_grid(
     lefts = range(margin, canvas.shape[1], width + right)
     tops = range(_LINE + _GAP, canvas.shape[0], height + line + _GAP)
     size = canvas.shape[1] / _DPI, canvas.shape[0] / _DPI
-    drawn = new_figure(figsize=size, dpi=_DPI)
-    axes = drawn.add_axes((0, 0, 1, 1))
-    axes.set_axis_off()
-    axes.imshow(canvas, interpolation="nearest", aspect="auto")
+    fig = new_figure(figsize=size, dpi=_DPI)
+    panel = fig.add_axes((0, 0, 1, 1))
+    panel.set_axis_off()
+    panel.imshow(canvas, interpolation="nearest", aspect="auto")
     style = {"va": "center", "fontproperties": font, "parse_math": False}
 
-    def write_below(y: float, names: Sequence[str]) -> None:
+    def write_row(y: float, names: Sequence[str]) -> None:
         for left, name in zip(lefts, names, strict=False):
-            axes.text(left + width / 2, y, name, ha="center", **style)
+            panel.text(left + width / 2, y, name, ha="center", **style)
 
-    write_below(_LINE / 2, column_names)
+    write_row(_LINE / 2, column_names)
     for name, below, top in zip(row_names, captions, tops, strict=True):
-        axes.text(margin - _GAP, top + height / 2, name, ha="right", **style)
-        write_below(top + height + _LINE / 2, below)
-    return drawn
+        panel.text(margin - _GAP, top + height / 2, name, ha="right", **style)
+        write_row(top + height + _LINE / 2, below)
+    return fig
 
 
 def plot_representation(
@@ -190,7 +202,7 @@ def plot_representation(
 ) -> figure.Figure:
     """Scatter of representations in the plane, a colour and mark per class.
 
-    Above 2,000 examples a random 2,000 of them are drawn. Above 70 classes the
+    Above 2,000 examples a random 2,000 of them are fig. Above 70 classes the
     colours and marks repeat, and there is no legend.
 
     Args:
@@ -206,8 +218,8 @@ def plot_representation(
     Example:
       >>> from supcon_tf import evaluation
       >>> line = [[0, 0], [1, 2], [2, 4]]
-      >>> drawn = evaluation.plot_representation(line, [0, 0, 1], method="pca")
-      >>> drawn.axes[0].get_xlabel()
+      >>> fig = evaluation.plot_representation(line, [0, 0, 1], method="pca")
+      >>> fig.axes[0].get_xlabel()
       'component 1 (100% of the variance)'
 
     Returns:
@@ -228,11 +240,33 @@ def plot_representation(
     ids = _check_ids(labels, len(points))
     _names(ids, class_names)
     if len(points) > _MAX_POINTS:
-        drawn = np.random.default_rng(seed).choice(
-            len(points), _MAX_POINTS, replace=False
+        rng = np.random.default_rng(seed)
+        sample = rng.choice(len(points), _MAX_POINTS, replace=False)
+        points, ids = points[sample], ids[sample]
+    plane, axis_names = to_plane(points, method, seed)
+    classes = np.unique(ids)
+    fig = new_figure(figsize=(7, 5), layout="constrained")
+    panel = fig.subplots()
+    names = _names(classes, class_names)
+    for i, (class_id, name) in enumerate(zip(classes, names, strict=True)):
+        panel.scatter(
+            *plane[ids == class_id].T,
+            s=14,
+            color=palette.COLORS[i % len(palette.COLORS)],
+            marker=palette.MARKERS[i % len(palette.MARKERS)],
+            linewidths=0,
+            label=name,
         )
-        points, ids = points[drawn], ids[drawn]
-    return _scatter(*to_plane(points, method, seed), ids, class_names)
+    panel.set(xlabel=axis_names[0], ylabel=axis_names[1], xticks=[], yticks=[])
+    if len(classes) <= _MAX_LEGEND:
+        fig.legend(
+            loc="outside right upper",
+            ncols=-(-len(classes) // _LEGEND_ROWS),
+            markerscale=2,
+            frameon=False,
+            prop={"family": fonts.families()},
+        )
+    return fig
 
 
 # scikit-learn's threads spin: where other processes share the cores, t-SNE on
@@ -276,38 +310,6 @@ def _text_width(text: str, font: font_manager.FontProperties) -> int:
         text, font, ismath=False
     )
     return round(points * _DPI / 72)
-
-
-def _scatter(
-    plane: np.ndarray,
-    axis_names: tuple[str, str],
-    ids: np.ndarray,
-    class_names: Sequence[str] | None,
-) -> NotebookFigure:
-    """The points of each class in its colour and mark, with a legend."""
-    classes = np.unique(ids)
-    drawn = new_figure(figsize=(7, 5), layout="constrained")
-    axes = drawn.subplots()
-    names = _names(classes, class_names)
-    for i, (class_id, name) in enumerate(zip(classes, names, strict=True)):
-        axes.scatter(
-            *plane[ids == class_id].T,
-            s=14,
-            color=palette.COLORS[i % len(palette.COLORS)],
-            marker=palette.MARKERS[i % len(palette.MARKERS)],
-            linewidths=0,
-            label=name,
-        )
-    axes.set(xlabel=axis_names[0], ylabel=axis_names[1], xticks=[], yticks=[])
-    if len(classes) <= _MAX_LEGEND:
-        drawn.legend(
-            loc="outside right upper",
-            ncols=-(-len(classes) // _LEGEND_ROWS),
-            markerscale=2,
-            frameon=False,
-            prop={"family": fonts.families()},
-        )
-    return drawn
 
 
 def _check_ids(labels: npt.ArrayLike, num_examples: int) -> np.ndarray:

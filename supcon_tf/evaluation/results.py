@@ -43,8 +43,11 @@ def results_table(columns: dict[str, dict[str, object]]) -> str:
         always = ()  # no classifier knows the classes
     user_scores = scores.user_scores(columns.values())
     for score in (*scores.table("text"), *user_scores):
-        values = [scores.value_at(x, score.path) for x in columns.values()]
+        values = [scores.value_at(run, score.path) for run in columns.values()]
         if score.path.startswith(always) or values.count(None) < len(values):
-            texts = ["not run" if v is None else f"{v:.4f}" for v in values]
+            texts = [
+                "not run" if value is None else f"{value:.4f}"
+                for value in values
+            ]
             rows.append([f"{score.label}  ", *texts])
     return text_table.text_table(rows)

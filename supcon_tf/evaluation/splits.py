@@ -112,55 +112,49 @@ def encode(
         positions = subsets.evenly(source.num_examples, max_examples)
     directory = run.files.encoded / split
     if "://" in str(directory):
-        rows, labels = represent(source, positions)
-        return EncodedSplit(
-            source, rows, labels, run.image_size, source_positions=positions
-        )
-    leftovers.remove_dead(run.files.encoded)
-    record = _record(run, source, max_examples)
-    try:
-        rows, labels = _read(directory, record)
-    except exceptions.Error as error:
-        console.print_line("made anew", error)
-        rows = None
-    if rows is None:
-        count = source.num_examples if positions is None else len(positions)
-        shape = count, run.encoder.representation_dim
-        with files.make_atomically(directory, overwrite=True) as partial:
-            rows = _create_array(partial / _ROWS, shape)
-            _, labels = represent(source, positions, rows)
-            rows.flush()
-            np.save(partial / run_files.ENCODED_LABELS, labels)
-            files.write_json(partial / run_files.ENCODED_RECORD, record)
-        rows, labels = _read(directory, record)
+        arrays = represent(source, positions)
+    else:
+        leftovers.remove_dead(run.files.encoded)
+        record = _record(run, source, max_examples)
+        try:
+            arrays = _read(directory, record)
+        except exceptions.Error as error:
+            console.print_line("made anew", error)
+            arrays = None
+        if arrays is None:
+            count = source.num_examples if positions is None else len(positions)
+            shape = count, run.encoder.representation_dim
+            with files.make_atomically(directory, overwrite=True) as partial:
+                path = partial / _ROWS
+                rows = np.lib.format.open_memmap(path, "w+", np.float32, shape)
+                # The file is sparse so far: a page for which the disk has no
+                # room would end the process.
+                files.allocate(path, path.stat().length)
+                _, labels = represent(source, positions, rows)
+                rows.flush()
+                np.save(partial / run_files.ENCODED_LABELS, labels)
+                files.write_json(partial / run_files.ENCODED_RECORD, record)
+            arrays = _read(directory, record)
     return EncodedSplit(
-        source, rows, labels, run.image_size, source_positions=positions
+        source, *arrays, run.image_size, source_positions=positions
     )
 
 
 def _read(
     directory: epath.Path, record: dict[str, object]
-) -> tuple[np.ndarray, np.ndarray] | tuple[None, None]:
+) -> tuple[np.ndarray, np.ndarray] | None:
     """Representations and labels of this record; None where there are none.
 
     Raises:
       ValueError: one of the files is damaged.
     """
     if files.read_json(directory / run_files.ENCODED_RECORD, {}) != record:
-        return None, None
+        return None
     arrays = []
     for name, mode in ((_ROWS, "r"), (run_files.ENCODED_LABELS, None)):
         with files.readable(directory / name):
             arrays.append(np.load(directory / name, mmap_mode=mode))
     return tuple(arrays)
-
-
-def _create_array(path: epath.Path, shape: tuple[int, int]) -> np.ndarray:
-    """An array in a new file, for which the disk has room."""
-    array = np.lib.format.open_memmap(path, "w+", np.float32, shape)
-    # The file is sparse so far: a page without room would end the process.
-    files.allocate(path, path.stat().length)
-    return array
 
 
 def _record(

@@ -68,9 +68,13 @@ def measure(
             rows, bank.representations, bank.labels
         ),
     }
-    confidences = _confidences(rows, classify, len(test.source.class_names))
-    if confidences is not None:
-        scores["max_softmax"] = confidences
+    predictions = measures.predict_in_parts(
+        np.zeros(len(rows), int),  # the confidence needs no labels
+        len(test.source.class_names),
+        lambda part: classify(rows[part]),
+    )
+    for first in [*predictions.values()][:1]:
+        scores["max_softmax"] = first.confidence
     return {
         "images": len(unknown_rows),
         "k": k,
@@ -96,14 +100,3 @@ def _summary(known: np.ndarray, unknown: np.ndarray) -> dict[str, object]:
             "unknown": np.histogram(unknown, edges)[0].tolist(),
         },
     }
-
-
-def _confidences(
-    rows: np.ndarray, classify: classifying.Classify, num_classes: int
-) -> np.ndarray | None:
-    """The highest probability of each of the rows [n, dim]; None for none."""
-    parts = []
-    for part in measures.parts(len(rows), num_classes):
-        for probabilities in [*classify(rows[part]).values()][:1]:
-            parts.append(probabilities.max(axis=1))
-    return np.concatenate(parts) if parts else None

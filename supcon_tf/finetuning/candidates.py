@@ -16,7 +16,6 @@ from supcon_tf.transfer import linear_probe, selection
 _STRENGTHS = np.geomspace(1e2, 1e-5, 15)
 _PATIENCE = 2  # strengths in a row worse than the best, which end the search
 _STANDARD_ERRORS = 2.0  # of a significant gain
-_MAX_ITERATIONS = 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +90,7 @@ class Judge:
         rows, labels = self.represent(self.train_part)  # [images, dim]
         validation_rows, validation_labels = self.represent(self.validation)
         scale = float(np.square(rows).sum(axis=1).mean())
-        probe = self._probe()
+        probe = linear_probe.LinearProbe(self._num_classes)
         strengths, trials = _STRENGTHS * scale, []
         for strength in strengths:
             probe.fit(rows, labels, float(strength), self.train_part.weights)
@@ -121,12 +120,9 @@ class Judge:
         Both are float32.
         """
         rows, labels = self.represent(images)
-        probe = self._probe()
+        probe = linear_probe.LinearProbe(self._num_classes)
         probe.fit(rows, labels, l2, images.weights)
         return probe.kernel.astype(np.float32), probe.bias.astype(np.float32)
-
-    def _probe(self) -> linear_probe.LinearProbe:
-        return linear_probe.LinearProbe(self._num_classes, _MAX_ITERATIONS)
 
 
 def _losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -154,14 +150,9 @@ def choose(frozen: Candidate, tuned: list[Candidate]) -> Candidate:
     """
     if not tuned:
         return frozen
-    tuned_best = best(tuned)
-    mean, error = gain(frozen, tuned_best)
-    return tuned_best if mean > _STANDARD_ERRORS * error else frozen
-
-
-def best(tuned: list[Candidate]) -> Candidate:
-    """The candidate of the lowest validation NLL."""
-    return min(tuned, key=lambda candidate: candidate.validation["nll"])
+    best = min(tuned, key=lambda candidate: candidate.validation["nll"])
+    mean, error = gain(frozen, best)
+    return best if mean > _STANDARD_ERRORS * error else frozen
 
 
 def gain(frozen: Candidate, tuned: Candidate) -> tuple[float, float]:

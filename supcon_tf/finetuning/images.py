@@ -90,7 +90,7 @@ def finetune_images(
             if not is_complete:
                 tuned = _train_all(search, frozen)
                 chosen = choose(frozen, tuned)
-                _finish(search, chosen, [frozen, *tuned])
+                _finish(search, chosen, frozen, tuned)
     if distribute.is_chief(job.strategy):
         job.run.trainings.rmtree(missing_ok=True)
     console.print_line("fine-tuned", job.run.latest_checkpoint())
@@ -174,13 +174,12 @@ def _within_minutes(
 
     Prints the estimate. `seconds` is the time of one image's representation.
     """
-    settings, train_part = job.settings, job.train_part
+    settings, num_images = job.settings, job.train_part.num_examples
     rates = settings.learning_rates or settings.DEFAULT_RATES
     epochs = settings.epochs
     if epochs is None:
-        epochs = settings.default_epochs(train_part.num_examples)
-    views = 1 if settings.objective == "ce" else 2
-    num_views = views * train_part.num_examples
+        epochs = settings.default_epochs(num_images)
+    num_views = num_images * (1 if settings.objective == "ce" else 2)
     epoch_minutes = seconds * num_views * _STEP_COST / 60
     if settings.minutes is not None:
         num_epochs = int(settings.minutes / epoch_minutes)
@@ -218,22 +217,21 @@ def _train_all(
 def _finish(
     search: tuning.Tuning,
     chosen: candidates.Candidate,
-    all_candidates: list[candidates.Candidate],
+    frozen: candidates.Candidate,
+    tuned: list[candidates.Candidate],
 ) -> None:
     """Fits the chosen network's classifier to all images, and saves both."""
-    job, model, judge = search.job, search.model, search.judge
-    run = job.run
+    job, judge, run = search.job, search.judge, search.job.run
+    classifier = search.model.classifier
     judge.encoder.set_weights(chosen.weights)
-    kernel, bias = judge.fit(chosen.l2, job.train)
-    model.classifier.set_weights([kernel, bias])
+    classifier.set_weights(judge.fit(chosen.l2, job.train))
     is_chief = distribute.is_chief(job.strategy)
     if is_chief:
         record = {
             "training_images": judge.train_part.num_examples,
             "validation_images": judge.validation.num_examples,
             "candidates": [
-                candidate.figures(all_candidates[0])
-                for candidate in all_candidates
+                candidate.figures(frozen) for candidate in (frozen, *tuned)
             ],
             "chosen": chosen.name,
         }
@@ -244,13 +242,12 @@ def _finish(
                 run.metrics_file, training.metrics_file.read_text()
             )
         print(finetune_table(record), flush=True)
+    made_of = materials.fingerprints(job.train)
     steps = max(job.settings.epochs, 1)
     checkpoints.save(
         run.checkpoints,
-        {"encoder": judge.encoder, "classifier": model.classifier},
-        checkpoints.Progress(
-            steps, 1, made_of=materials.fingerprints(job.train)
-        ),
+        {"encoder": judge.encoder, "classifier": classifier},
+        checkpoints.Progress(steps, 1, made_of=made_of),
         is_chief=is_chief,
     )
     devices.wait_for_all(job.strategy)
@@ -278,26 +275,14 @@ def finetune_table(record: dict[str, object]) -> str:
         group = [row for row in networks[1:] if row["is_mean"] == is_mean]
         if group:
             listed.append(min(group, key=lambda row: row["validation"]["nll"]))
-    rows = [
-        (
-            f"by {record['validation_images']} validation images",
-            "top-1",
-            "NLL",
-            "gain",
-        )
-    ]
+    title = f"by {record['validation_images']} validation images"
+    rows = [(title, "top-1", "NLL", "gain")]
     for row in listed:
         figures, gain = row["validation"], "-"
         if row is not networks[0]:
             gain = f"{row['gain']:.3f} ± {row['gain_standard_error']:.3f}"
-        rows.append(
-            (
-                row["name"],
-                f"{figures['top_1']:.4f}",
-                f"{figures['nll']:.4f}",
-                gain,
-            )
-        )
+        numbers = [f"{figures[name]:.4f}" for name in ("top_1", "nll")]
+        rows.append((row["name"], *numbers, gain))
     is_in_doubt = len(networks) > 1 and record["chosen"] == networks[0]["name"]
     reason = ", as the best gain is not above two standard errors" * is_in_doubt
     return f"{text_table.text_table(rows)}\nchosen: {record['chosen']}{reason}"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import pathlib
 import tempfile
-from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -21,7 +21,7 @@ from supcon_tf import (
     serving,
 )
 from supcon_tf import gallery as galleries
-from supcon_tf.clients import model, paths, saved_model
+from supcon_tf.clients import model, paths, requests, saved_model
 from supcon_tf.disk import files
 from supcon_tf.finetuning import images
 from supcon_tf.gallery import store
@@ -140,31 +140,18 @@ class Predictor:
     ) -> list[model.Row]:
         inputs = [examples] if _is_single(examples) else list(examples)
         contents = [self._content(example) for example in inputs]
+        request = functools.partial(self._model.predict, signature)
         rows = []
         for first in range(0, len(contents), _BATCH):
             batch = contents[first : first + _BATCH]
-            try:
-                rows += self._model.predict(signature, batch)
-            except model.Refused:
-                rows += self._predict_each(signature, batch, inputs[first:])
-        return rows
-
-    def _predict_each(
-        self,
-        signature: model.Signature,
-        contents: Sequence[bytes],
-        examples: Sequence[object],
-    ) -> list[model.Row]:
-        """The rows of single requests; the error names a refused example."""
-        rows = []
-        for content, example in zip(contents, examples, strict=False):
-            try:
-                rows += self._model.predict(signature, [content])
-            except model.Refused as error:
-                name = example if _is_path(example) else type(example).__name__
-                raise exceptions.InvalidValue(
-                    f"`examples` must be images, got {name}: {error}"
-                ) from error
+            rows += requests.outputs(request, batch)
+        for example, row in zip(inputs, rows, strict=True):
+            name = example if _is_path(example) else type(example).__name__
+            exceptions.require(
+                "error" not in row,
+                "`examples` must be images",
+                f"{name}: {row.get('error')}",
+            )
         return rows
 
     def _content(self, example: object) -> bytes:

@@ -62,9 +62,9 @@ class Tuning:
         initial.load(settings, self.model)
         encoder = self.model.encoder
         self._initial_weights = self.model.get_weights()
-        random_states = models.layers.random_states(self.model)
         self._random_states = [
-            (state, state.numpy()) for state in random_states
+            (state, state.numpy())
+            for state in models.layers.random_states(self.model)
         ]
         models.follow_statistics(encoder, self._steps)
         represent = representations.representer(
@@ -98,10 +98,8 @@ class Tuning:
         Raises:
           FloatingPointError: the training diverged.
         """
-        settings, train_part = (
-            self._stage_1_settings(number),
-            self.job.train_part,
-        )
+        train_part = self.job.train_part
+        settings = self._stage_1_settings(number)
         self._restart(frozen)
         run = run_files.RunDirectory(settings.run_dir)
         builders.compile_model(settings, self.model, self._steps, train_part)

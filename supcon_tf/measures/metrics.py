@@ -305,9 +305,16 @@ def per_class_recall(
       ValueError: a shape or a class id breaks these rules.
     """
     hits, label_counts, _ = class_counts(predicted, labels, num_classes)
+    return shares(hits, label_counts)
+
+
+def shares(
+    sums: npt.NDArray[np.number], counts: npt.NDArray[np.integer]
+) -> list[float | None]:
+    """Means of classes, from sums and counts [num_classes]; None for none."""
     return [
-        float(hit / count) if count else None
-        for hit, count in zip(hits, label_counts, strict=True)
+        float(total / count) if count else None
+        for total, count in zip(sums, counts, strict=True)
     ]
 
 
@@ -417,10 +424,8 @@ def level_summary(
       level above the classes; and `mistakes_inside_parent`, the share of wrong
       predictions whose parent is right, None without wrong predictions.
     """
-    ancestors = np.asarray(ancestors)
-    num_classes = len(ancestors)
-    labels = check_labels(labels, np.size(labels), num_classes)
-    predicted = check_labels(predicted, len(labels), num_classes, "predicted")
+    ancestors = np.asarray(ancestors)  # [classes, H]
+    predicted, labels = _check_classes(predicted, labels, len(ancestors))
     is_right = ancestors[predicted] == ancestors[labels]  # [examples, H]
     is_wrong = predicted != labels
     accuracies = is_right.mean(axis=0)  # [H]

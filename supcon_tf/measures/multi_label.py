@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from supcon_tf import exceptions
-from supcon_tf.measures import neighbors
+from supcon_tf.measures import metrics, neighbors
 
 _RECALL_LEVELS = np.arange(11) / 10  # of VOC 2007
 _LEAST_PROBABILITY = 1e-12  # in a logarithm
@@ -70,18 +70,16 @@ def multi_label_summary(
     micro_divisor = max(label_counts.sum() + predicted_counts.sum(), 1)
     likelihoods = np.where(truth, scores, 1 - scores)  # [examples, classes]
     likelihoods = np.maximum(likelihoods, _LEAST_PROBABILITY)
+    decisions = metrics.count_bins(scores.ravel(), truth.ravel(), num_bins)
     return {
         "map": float(defined_precisions[:, 0].mean()),
         "map_11_point": float(defined_precisions[:, 1].mean()),
         "average_precision": [pair and float(pair[0]) for pair in precisions],
-        "per_class_recall": [
-            float(hit / count) if count else None
-            for hit, count in zip(hits, label_counts, strict=True)
-        ],
+        "per_class_recall": metrics.shares(hits, label_counts),
         "micro_f1": float(2 * hits.sum() / micro_divisor),
         "macro_f1": float(f1[label_counts > 0].mean()),
         "exact_match": float((is_predicted == truth).all(axis=1).mean()),
-        "ece": _calibration_error(scores.ravel(), truth.ravel(), num_bins),
+        "ece": metrics.calibration_gap(decisions),
         "nll": float(-np.log(likelihoods).sum(axis=1).mean()),
     }
 
@@ -162,14 +160,3 @@ def average_precisions(
     # 1e-9, lest rounding miss the first score that has the recall.
     first_scores = np.searchsorted(recall, _RECALL_LEVELS - 1e-9)  # [11]
     return average_precision, envelope[first_scores].mean()
-
-
-def _calibration_error(
-    scores: npt.NDArray[np.float64], truth: npt.NDArray[np.bool_], bins: int
-) -> float:
-    """Returns the calibration error of scores and truth, [N] both."""
-    edges = np.arange(1, bins) / bins
-    bin_ids = np.searchsorted(edges, scores, side="left")  # [N]
-    # Sums of score - truth per bin: count * (mean score - share of truth).
-    gaps = np.bincount(bin_ids, scores - truth, bins)  # [bins]
-    return float(np.abs(gaps).sum() / len(scores))

@@ -98,7 +98,7 @@ def nearest_neighbors(
     Raises:
       ValueError: a shape or a number breaks the rules above.
     """
-    queries, bank = _check_shapes(queries, bank)
+    queries, bank = check_inputs(queries, bank)
     check_counts(k=k, query_chunk=query_chunk)
     exceptions.require(
         not leave_one_out or len(queries) == len(bank) >= 2,
@@ -147,7 +147,7 @@ def nearest_among(
     Raises:
       ValueError: a shape or a number breaks the rules above.
     """
-    queries, bank = _check_shapes(queries, bank)
+    queries, bank = check_inputs(queries, bank)
     candidates = np.asarray(candidates)
     check_counts(k=k)
     exceptions.require(
@@ -193,7 +193,7 @@ def search(
     approximate_cosines = functools.partial(
         _cosines,
         _cosines_of_few if is_few else _cosines_of_many,
-        _normalize(_in_range(chunk)).numpy(),
+        _normalize(_scaled(chunk)).numpy(),
     )
     similarities, indices = _scan(  # [Q, K] each
         approximate_cosines, bank, num_candidates, excluded_rows
@@ -223,12 +223,6 @@ def search(
 
 
 def check_inputs(queries: Matrix, bank: Matrix) -> tuple[_Rows, _Rows]:
-    """Checks queries and bank; returns matrices of the same dimension."""
-    queries, bank = _check_shapes(queries, bank)
-    return queries, check_matrix("bank", bank)
-
-
-def _check_shapes(queries: Matrix, bank: Matrix) -> tuple[_Rows, _Rows]:
     """Checks queries, and the shape of the bank, which may be on disk.
 
     Its numbers are checked where they are read, by `_check_cosines`.
@@ -295,7 +289,7 @@ def unit_rows(name: str, rows: Matrix) -> _Float32s:
     unit = np.empty(rows.shape, np.float32)
     for first in range(0, len(rows), _TILE):
         part = slice(first, first + _TILE)
-        unit[part] = _normalize(_in_range(_to_float32(rows[part])))
+        unit[part] = _normalize(_scaled(_to_float32(rows[part])))
     return unit
 
 
@@ -417,23 +411,6 @@ def _to_float32(rows: _Rows) -> _Float32s:
         return rows.astype(np.float32, copy=False)
 
 
-def _squares(rows: _Float32s) -> _Float32s:
-    """Returns the squares of the lengths of rows [T, dim], [T]."""
-    with np.errstate(all="ignore"):  # see `_is_in_range`
-        return np.einsum("td,td->t", rows, rows)
-
-
-def _is_in_range(squares: _Float32s) -> bool:
-    """Whether float32 holds the squares of all rows; False with NaN too."""
-    within = (squares >= _LEAST_SQUARE) & (squares <= _LARGEST_SQUARE)
-    return bool(within.all())
-
-
-def _in_range(rows: _Float32s) -> _Float32s:
-    """Returns rows, scaled if float32 does not hold their squares."""
-    return rows if _is_in_range(_squares(rows)) else _scaled(rows)
-
-
 def _scaled(rows: _Float32s) -> _Float32s:
     """Scales each row by a power of 2, which rounds nothing, to about 1."""
     largest = np.abs(rows).max(axis=1, initial=0, keepdims=True)
@@ -448,7 +425,9 @@ def _cosines(
 ) -> _Float32s:
     """Returns cosines [Q, T] of unit-length queries and rows of any length."""
     cosines, squares = cosines_and_squares(chunk, rows)  # [Q, T] and [T]
-    if not _is_in_range(np.asarray(squares)):
+    squares = np.asarray(squares)
+    within = (squares >= _LEAST_SQUARE) & (squares <= _LARGEST_SQUARE)
+    if not within.all():  # nor with NaN: float32 does not hold the squares
         cosines, _ = cosines_and_squares(chunk, _scaled(rows))
     return np.array(cosines)
 
@@ -481,7 +460,7 @@ def _cosines_of_few(
 
     The copy takes four times as long as the product of a lone query.
     """
-    squares = _squares(rows)
     with np.errstate(all="ignore"):  # no bank with infinity is searched
+        squares = np.einsum("td,td->t", rows, rows)
         lengths = np.sqrt(np.maximum(squares, _LEAST_SQUARE))
         return chunk @ rows.T / lengths, squares

@@ -10,6 +10,7 @@ Letters in the shapes: N examples.
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -125,18 +126,14 @@ def predict_in_parts(
       >>> predictions["mine"].predicted.tolist()
       [3, 1, 2]
     """
-    predictions_by_part = [
-        {
-            name: Predictions.of(probabilities, labels[part])
-            for name, probabilities in classify(part).items()
-        }
-        for part in parts(len(labels), num_classes)
-    ]
+    parts_by_name = collections.defaultdict(list)
+    for part in parts(len(labels), num_classes):
+        for name, probabilities in classify(part).items():
+            predictions = Predictions.of(probabilities, labels[part])
+            parts_by_name[name].append(predictions)
     return {
-        name: Predictions.join(
-            [predictions[name] for predictions in predictions_by_part]
-        )
-        for name in predictions_by_part[0]
+        name: Predictions.join(predictions)
+        for name, predictions in parts_by_name.items()
     }
 
 

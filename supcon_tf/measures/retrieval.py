@@ -8,7 +8,8 @@ queries may retrieve it.
 Memory: that of `nearest_neighbors` for one chunk with k the largest R, and the
 ranks of these: about 60 `query_chunk` R bytes, 40 MB for R = 5,000.
 
-Letters in the shapes: N examples, Q queries of a chunk, K neighbours of each.
+Letters in the shapes: N examples, C classes, Q queries of a chunk, K neighbours
+of each.
 """
 
 from __future__ import annotations
@@ -70,13 +71,11 @@ def retrieval_summary(
     bank = neighbors.check_matrix("representations", representations)
     labels = metrics.check_labels(labels, len(bank), np.iinfo(np.int64).max)
     neighbors.check_positive(query_chunk=query_chunk, ks=min(ks, default=0))
-    present, classes, counts = np.unique(
-        labels, return_inverse=True, return_counts=True
-    )
+    counts = np.bincount(labels)  # [C]
     exceptions.require(
         counts.max(initial=0) >= 2, "`labels` must hold a class twice", "none"
     )
-    num_relevant = counts[classes] - 1  # [N], R of each example
+    num_relevant = counts[labels] - 1  # [N], R of each example
     depth = min(max(*ks, num_relevant.max()), len(bank) - 1)  # K
     ranks = np.arange(1, depth + 1)
 
@@ -88,7 +87,7 @@ def retrieval_summary(
     for first in range(0, len(bank), query_chunk):
         part = slice(first, first + query_chunk)
         _, nearest = neighbors.search(bank[part], bank, depth, first)  # [Q, K]
-        is_of_class = classes[nearest] == classes[part, None]  # [Q, K]
+        is_of_class = labels[nearest] == labels[part, None]  # [Q, K]
         hits += [is_of_class[:, :k].any(axis=1).sum() for k in ks]
         most_hits = np.maximum(num_relevant[part], 1)  # [Q]
         # AP@R of each query, 0 without other examples of its class.
@@ -103,7 +102,7 @@ def retrieval_summary(
             ),
             strict=True,
         ):
-            np.add.at(sums[name], classes[part], values)
+            np.add.at(sums[name], labels[part], values)
     queries = np.where(counts > 1, counts, 0)  # [C]
     num_queries = int(queries.sum())
     recall = (hits / num_queries).tolist()
@@ -112,24 +111,11 @@ def retrieval_summary(
         **{name: float(sums[name].sum() / num_queries) for name in _PRECISIONS},
         "left_out": len(bank) - num_queries,
         "per_class": {
-            name: _by_label(values, queries, present)
+            name: metrics.shares(values, queries)
             for name, values in sums.items()
         },
         "intervals": _intervals(sums, queries),
     }
-
-
-def _by_label(
-    sums: npt.NDArray[np.float64],
-    queries: npt.NDArray[np.integer],
-    labels: npt.NDArray[np.integer],
-) -> list[float | None]:
-    """Means by label from sums, counts and labels, [C] each."""
-    means: list[float | None] = [None] * (labels[-1] + 1)
-    for label, total, count in zip(labels, sums, queries, strict=True):
-        if count:
-            means[label] = float(total / count)
-    return means
 
 
 def _intervals(
@@ -144,11 +130,11 @@ def _intervals(
     is_drawn = queries > 0
     count = is_drawn.sum()
     totals = np.stack([queries, *sums.values()], axis=1)[is_drawn]  # [C, 4]
-    drawn = np.stack(  # [draws, 4]
+    draws = np.stack(  # [draws, 4]
         [
             totals[rng.integers(0, count, count)].sum(axis=0)
             for _ in range(_DRAWS)
         ]
     )
-    limits = np.quantile(drawn[:, 1:] / drawn[:, :1], _TAILS, axis=0)  # [2, 3]
+    limits = np.quantile(draws[:, 1:] / draws[:, :1], _TAILS, axis=0)  # [2, 3]
     return dict(zip(sums, limits.T.tolist(), strict=True))

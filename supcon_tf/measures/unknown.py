@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from supcon_tf import exceptions
-from supcon_tf.measures import metrics, neighbors
+from supcon_tf.measures import metrics, multi_label, neighbors
 
 # Share of the mean variance that is added to each variance: a class of few
 # examples spans few dimensions.
@@ -231,22 +231,15 @@ def unknown_summary(
     ordered = np.sort(known)
     below = np.searchsorted(ordered, unknown, "left")  # [U]
     equal = np.searchsorted(ordered, unknown, "right") - below
+    is_unknown = np.arange(len(known) + len(unknown)) >= len(known)
+    belonging = np.concatenate([known, unknown])
+    aupr, _ = multi_label.average_precisions(-belonging, is_unknown)
     wins = (len(known) - below - equal).sum() + equal.sum() / 2
     return {
         "auroc": float(wins / (len(known) * len(unknown))),
         "fpr95": float((unknown >= known_threshold(known)).mean()),
-        "aupr": _average_precision(-unknown, -known),
+        "aupr": float(aupr),
     }
-
-
-def _average_precision(
-    positives: npt.NDArray[np.float64], negatives: npt.NDArray[np.float64]
-) -> float:
-    """Mean precision at the score of each positive, higher scores first."""
-    positives, negatives = np.sort(positives), np.sort(negatives)
-    hits = len(positives) - np.searchsorted(positives, positives, "left")
-    misses = len(negatives) - np.searchsorted(negatives, positives, "left")
-    return float((hits / (hits + misses)).mean())
 
 
 def _finite(name: str, scores: npt.ArrayLike) -> npt.NDArray[np.float64]:

@@ -67,23 +67,24 @@ class CorruptedImages:
         self._test = run.source("test")
         self._size = run.settings.image_size
         self._positions = self._draw()
+        self._is_generated = settings.corruptions == "generated"
+        if self._is_generated:
+            check_library()
+            exceptions.require(  # the limit of imagecorruptions
+                self._size >= 32,
+                "--corruptions=generated must have images of at least 32 "
+                "pixels",
+                self._size,
+            )
         self._sources: dict[Condition | None, data.Source] = {None: self._test}
-        conditions = itertools.product(
+        for condition in itertools.product(
             settings.corruption_names, settings.corruption_severities
-        )
-        if settings.corruptions != "generated":
-            self._sources |= {
-                condition: self._tfds_source(*condition)
-                for condition in conditions
-            }
-            return
-        self._sources |= dict.fromkeys(conditions, self._test)
-        check_library()
-        exceptions.require(  # the limit of imagecorruptions
-            self._size >= 32,
-            "--corruptions=generated must have images of at least 32 pixels",
-            self._size,
-        )
+        ):
+            self._sources[condition] = (
+                self._test
+                if self._is_generated
+                else self._tfds_source(*condition)
+            )
 
     def classified(
         self, classify: Classify
@@ -95,25 +96,18 @@ class CorruptedImages:
         Yields:
           The condition, and the predictions of each classifier by its name.
         """
-        test = self._test
-        count = len(self._positions)
-        # Conditions of the test images, which are corrupted in this process.
-        generated = [
-            condition
-            for condition, source in self._sources.items()
-            if condition and source is test
-        ]
-        held = None
+        test, count = self._test, len(self._positions)
+        test_chunks = None
         if count * self._size**2 * 3 <= _HELD_BYTES:
-            held = list(self._chunks(test))  # read once
-        total = count * len(generated)
-        processes = min(cores.usable(), total // _IMAGES_PER_PROCESS)
+            test_chunks = list(self._chunks(test))  # read once
+        num_generated = self._is_generated * (len(self._sources) - 1) * count
+        processes = min(cores.usable(), num_generated // _IMAGES_PER_PROCESS)
         with Corruptor(processes) as corruptor:
             for condition, source in self._sources.items():
-                chunks = held if source is test else None
+                chunks = test_chunks if source is test else None
                 parts = []
                 for positions, images, labels in chunks or self._chunks(source):
-                    if condition in generated:
+                    if condition and self._is_generated:
                         images = corruptor.corrupt(
                             images, positions, *condition, SEED
                         )
@@ -189,10 +183,10 @@ class CorruptedImages:
 
 
 def check_library() -> None:
-    """Imports what makes most corruptions, before anything is computed.
+    """Imports the library of most corruptions, before anything is computed.
 
     Raises:
-      ImportError: it, or something that it needs, is not installed.
+      ImportError: the library, or a package that it needs, is not installed.
     """
     exceptions.import_extra(
         "corruptions",

@@ -136,31 +136,31 @@ def _compared(
     settings: config.EvaluateSettings, run: runs.Run, contents: dict
 ) -> dict[str, Reference]:
     """The references in an evaluation.json, once they fit the run."""
-    test, theirs = run.source("test"), contents["corruptions"]
-    ours = {
+    test, evaluated = run.source("test"), contents["corruptions"]
+    expected = {
         "dataset": test.name,
         "image_size": run.settings.image_size,
         "source": settings.corruptions,
         "images": settings.corruption_images or test.num_examples,
         "seed": corruptions.SEED,
     }
-    reference = contents | theirs
+    recorded = contents | evaluated
     faults = [
-        f"{key} {reference.get(key)} (here {value})"
-        for key, value in ours.items()
-        if reference.get(key) != value
+        f"{key} {recorded.get(key)} (here {value})"
+        for key, value in expected.items()
+        if recorded.get(key) != value
     ]
     row = dict.fromkeys(map(str, settings.corruption_severities), 0.0)
     needed = dict.fromkeys(settings.corruption_names, row)
     references = {}
     for name in run.classifiers:
-        if name not in theirs:
+        if name not in evaluated:
             faults.append(f"no {name}")
             continue
-        errors = _errors(theirs[name]["results"])
+        errors = _errors(evaluated[name]["results"])
         missing = measures.missing_errors(needed, errors)
         faults += [f"no {name} {cell}" for cell in missing]
-        references[name] = errors, 1 - theirs[name]["clean"]["top_1"]
+        references[name] = errors, 1 - evaluated[name]["clean"]["top_1"]
     exceptions.require(
         not faults,
         "--reference_evaluation must be of the same classifiers on the same "
@@ -192,13 +192,12 @@ def _summary(score: dict, reference: Reference | None) -> dict[str, object]:
     """The means of one classifier, plain and against the reference."""
     errors = _errors(score["results"])
     rows = list(score["results"].values())
+    cells = [cell for row in rows for cell in row.values()]
     plain = measures.mean_corruption_error_unnormalized(errors)
     summary = {
         "by_severity": {s: _means([row[s] for row in rows]) for s in rows[0]},
         "mean_corruption_error_unnormalized": plain,
-        "mean_ece": _means([cell for row in rows for cell in row.values()])[
-            "ece"
-        ],
+        "mean_ece": _means(cells)["ece"],
     }
     if reference is None:
         return summary
@@ -213,5 +212,7 @@ def _summary(score: dict, reference: Reference | None) -> dict[str, object]:
 
 
 def _means(cells: Collection[dict[str, float]]) -> dict[str, float]:
-    names = ("top_1", "ece")
-    return {name: float(np.mean([x[name] for x in cells])) for name in names}
+    return {
+        name: float(np.mean([cell[name] for cell in cells]))
+        for name in ("top_1", "ece")
+    }

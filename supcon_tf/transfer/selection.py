@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 import numpy as np
 
 from supcon_tf import config, data, exceptions, measures
 from supcon_tf.data import subsets
-from supcon_tf.training import input_pipeline, runs
-
-Represent = Callable[[data.Source], tuple[np.ndarray, np.ndarray]]
+from supcon_tf.training import input_pipeline, representations, runs
 
 # Share of a few-shot draw that judges a sweep.
 _FEW_SHOT_FRACTION = 0.5
@@ -40,7 +37,7 @@ class Method:
     test: data.Source
     positions: np.ndarray
     cells: list[dict[str, float]] = dataclasses.field(init=False)
-    represent: Represent = dataclasses.field(init=False)
+    represent: representations.Represent = dataclasses.field(init=False)
 
     def __post_init__(self):
         """Makes `cells`."""

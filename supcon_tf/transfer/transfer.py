@@ -14,7 +14,7 @@ from etils import epath
 from supcon_tf import config, data, distribute, exceptions, run_files, scores
 from supcon_tf.data import subsets
 from supcon_tf.disk import files, origins
-from supcon_tf.measures import kept
+from supcon_tf.measures import truncation
 from supcon_tf.training import console, input_pipeline, jobs, loop, runs
 from supcon_tf.transfer import fine_tuning, linear_probe, selection
 
@@ -40,10 +40,10 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
 
     Example:
       >>> from supcon_tf import config, transfer
-      >>> own = config.TransferSettings(
+      >>> settings = config.TransferSettings(
       ...     "runs/mine", dataset="digits", l2=1.0, overwrite=True
       ... )
-      >>> measured = transfer.transfer_encoder(own)
+      >>> measured = transfer.transfer_encoder(settings)
       >>> measured["pretrained_on"], measured["dataset"], measured["classes"]
       ('folder', 'digits', 10)
 
@@ -196,13 +196,13 @@ def _write(
     """Writes the stage; transfer.json, by which it is complete, last."""
     several = len(probabilities) > 1
     every = np.stack(probabilities) if several else probabilities[0]
-    part = kept.keep(every, every.size // every.shape[-1])
+    stored = truncation.truncate(every, every.size // every.shape[-1])
     stage.write_predictions(
-        part.probabilities,
+        stored.probabilities,
         subsets.labels_of(test),
         test.ids,
         test.class_names,
-        part.classes,
+        stored.classes,
     )
     files.write_atomically(stage.transfer_file, scores.to_json(measured))
     stage.trainings.rmtree(missing_ok=True)

@@ -8,14 +8,14 @@ import tensorflow as tf
 
 from supcon_tf import config, data, evaluation, measures, reports, run_files
 from supcon_tf.evaluation import classifying, splits
-from supcon_tf.measures import kept, predictions
+from supcon_tf.measures import predictions, truncation
 
 
 @pytest.fixture
 def small_bounds(monkeypatch):
     """Bounds that small splits are beyond."""
-    monkeypatch.setattr(kept, "_MOST_PROBABILITIES", 50)
-    monkeypatch.setattr(kept, "_KEPT_CLASSES", 2)
+    monkeypatch.setattr(truncation, "_MOST_PROBABILITIES", 50)
+    monkeypatch.setattr(truncation, "_MOST_CLASSES", 2)
     monkeypatch.setattr(predictions, "_MATRIX_CLASSES", 2)
     monkeypatch.setattr(predictions, "_PART_SCORES", 12)
 

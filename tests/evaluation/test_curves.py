@@ -19,7 +19,7 @@ def test_every_checkpoint_has_a_linear_probe(finished_run):
     curve = evaluation.accuracy_curve(run)
     assert [*curve] == [1, run.settings.epochs]
     assert curve[1] == curve[2] > 0.5
-    drawn = evaluation.plot_curves({"mine": curve, "other": {1: 0.5, 2: 0.6}})
-    mine, other = drawn.axes[0].lines
+    fig = evaluation.plot_curves({"mine": curve, "other": {1: 0.5, 2: 0.6}})
+    mine, other = fig.axes[0].lines
     assert mine.get_ydata()[-1] == pytest.approx(curve[max(curve)])
     assert [*other.get_xdata()] == [1, 2]

@@ -7,10 +7,8 @@ from supcon_tf.training import runs
 
 
 def test_both_formulations_have_a_line_of_both_kinds(finished_run):
-    drawn = evaluation.plot_gradients(
-        {"mine": runs.open_run(finished_run.path)}
-    )
-    positives, negatives = drawn.axes
+    fig = evaluation.plot_gradients({"mine": runs.open_run(finished_run.path)})
+    positives, negatives = fig.axes
     for panel in (positives, negatives):
         names = [line.get_label() for line in panel.lines]
         assert names == ["mine, L_out", "mine, L_in"]

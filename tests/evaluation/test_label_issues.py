@@ -91,33 +91,25 @@ def test_a_rare_class_is_not_wrong_for_being_rare(k):
     assert order.tolist() == [3, 301] and suggested.tolist() == [0, 1]
 
 
-def test_a_report_shows_them(finished_run):
-    """One that has none says how to have them."""
-    path = str(finished_run.path)
-    evaluated = config.EvaluateSettings(path, sample_images=0, plotted_images=0)
-    evaluation.evaluate(evaluated)
-    drawn = page.render([contents.read_run(path, "mine")])
-    assert "--label_issues=1000" in drawn and 'id="issues"' not in drawn
-    source = runs.open_run(path).source("train")
-    votes = np.eye(3)[(source.labels + 1) % 3]
-    votes[3:] = np.eye(3)[source.labels[3:]]
-    bank = splits.EncodedSplit(source, votes, source.labels, 16)
-    run = runs.open_run(path)
-    issues = label_issues.rank(votes, source.labels)
-    label_issues.write_label_issues(run.evaluation_owner, bank, issues, 10)
-    drawn = page.render([contents.read_run(path, "mine")])
-    assert "Labels that neighbours contradict" in drawn
-    for name in source.ids[:3]:
-        assert f"{name}: bright, neighbours say dark" in drawn
-
-
-@pytest.mark.slow(but=["7"])
-@pytest.mark.parametrize("count", [0, 7])
-def test_evaluate_writes_as_many_as_asked(finished_run, count):
-    path = str(finished_run.path)
-    evaluation.evaluate(
-        config.EvaluateSettings(
-            path, label_issues=count, knn_neighbors=5, sample_images=0
-        )
+def test_an_evaluation_writes_and_a_report_shows_wrong_labels(finished_run):
+    """A report that has none says how to have them."""
+    run = runs.open_run(finished_run.path)
+    owner, source = run.evaluation_owner, run.source("train")
+    pictures = {"sample_images": 0, "plotted_images": 0}
+    settings = config.EvaluateSettings(
+        str(finished_run.path), label_issues=7, knn_neighbors=5, **pictures
     )
-    assert finished_run.stage("linear").issues_list.exists() == (count > 0)
+    evaluation.evaluate(settings)
+    assert owner.issues_list.read_text().startswith("example,label,suggested")
+    owner.issues_file.unlink(missing_ok=True)
+    html = page.render([contents.read_run(finished_run.path, "mine")])
+    assert "--label_issues=1000" in html and 'id="issues"' not in html
+    votes = np.eye(3)[source.labels]
+    votes[:3] = np.eye(3)[(source.labels[:3] + 1) % 3]
+    bank = splits.EncodedSplit(source, votes, source.labels, 16)
+    issues = label_issues.rank(votes, source.labels)
+    label_issues.write_label_issues(owner, bank, issues, 10)
+    html = page.render([contents.read_run(finished_run.path, "mine")])
+    assert "Labels that neighbours contradict" in html
+    for name in source.ids[:3]:
+        assert f"{name}: bright, neighbours say dark" in html

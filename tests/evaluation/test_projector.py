@@ -84,17 +84,8 @@ class Board:
         return names
 
 
-@pytest.mark.parametrize(
-    ("below", "name"),
-    [
-        ("run/tensorboard", "projector"),
-        ("", "run/tensorboard/projector"),
-    ],
-)
-def test_tensorboard_serves_what_was_written(
-    run, test_split, images, below, name
-):
-    board = Board(run.path.parent / below)
+def test_tensorboard_serves_the_written_files(run, test_split, images):
+    board, name = Board(run.path.parent), "run/tensorboard/projector"
     assert board.runs() == [name]
     (info,) = json.loads(board.get("info", run=name))["embeddings"]
     assert info == {
@@ -136,31 +127,28 @@ def test_metadata_has_a_line_per_point(run):
     ]
 
 
-def test_without_a_classifier_nothing_is_predicted(test_split, tmp_path):
+def test_without_a_classifier_nothing_is_predicted(
+    test_split, tmp_path, monkeypatch
+):
+    """Of eleven images; and a sprite is no larger than a texture."""
     run = training.RunDirectory(tmp_path / "run")
     source = dataclasses.replace(
         test_split.source, ids=tuple(f"cat/{i}.png" for i in range(COUNT))
     )
-    write(run, dataclasses.replace(test_split, source=source))
+    with_ids = dataclasses.replace(test_split, source=source)
+    for side, largest in ((64, 8192), (25, 100)):
+        monkeypatch.setattr(projector, "_SPRITE_SIDE", largest)
+        write(run, with_ids)
+        sprite = Image.open(run.projector / "sprite.png")
+        assert sprite.size == (4 * side, 4 * side)  # a square for eleven
+        config_text = (run.projector / "projector_config.pbtxt").read_text()
+        assert config_text.count(f"single_image_dim: {side}") == 2
     lines = (run.projector / "metadata.tsv").read_text("utf-8").splitlines()
     assert lines[0] == "class\tlabel\tid" and lines[1] == "cat\t0\tcat/0.png"
     assert len(lines) == COUNT + 1
-    sprite = Image.open(run.projector / "sprite.png")
-    assert sprite.size == (4 * 64, 4 * 64)  # a square for eleven
 
 
-def test_a_sprite_is_no_larger_than_a_texture(
-    test_split, tmp_path, monkeypatch
-):
-    run = training.RunDirectory(tmp_path / "run")
-    monkeypatch.setattr(projector, "_SPRITE_SIDE", 100)
-    write(run, test_split)
-    assert Image.open(run.projector / "sprite.png").size == (100, 100)
-    config_text = (run.projector / "projector_config.pbtxt").read_text()
-    assert config_text.count("single_image_dim: 25") == 2
-
-
-def test_it_is_there_whole_or_not_at_all(test_split, tmp_path, monkeypatch):
+def test_a_projector_is_written_whole_or_not(test_split, tmp_path, monkeypatch):
     run = training.RunDirectory(tmp_path / "run")
     write(run, test_split)
     before = sorted(p.name for p in run.projector.iterdir())

@@ -36,7 +36,7 @@ def test_table_is_side_by_side():
     assert "relative mCE (%)" not in table  # of no run
 
 
-def test_what_was_not_run_is_said_and_what_nobody_has_is_left_out():
+def test_scores_not_run_are_said_and_scores_of_no_run_left_out():
     only_knn = {"knn": {"top_1": 0.25}}
     table = evaluation.results_table({"run": only_knn})
     assert "linear top-1 not run" in " ".join(table.split())

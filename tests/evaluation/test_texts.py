@@ -22,7 +22,7 @@ def results(finished_text_run):
     )
 
 
-def test_results_are_those_of_the_file(results, finished_text_run):
+def test_results_equal_the_file(results, finished_text_run):
     run = finished_text_run
     assert json.loads(run.evaluation_file.read_text()) == results
     score_rows.check(results)
@@ -41,7 +41,7 @@ def test_results_are_those_of_the_file(results, finished_text_run):
     assert "linear" not in table and "stage 1 MCC" in table
 
 
-def test_representations_are_those_of_the_encoder(results, finished_text_run):
+def test_representations_equal_the_encoders(results, finished_text_run):
     encoder = training.load_encoder(finished_text_run.path)
     source = runs.open_run(finished_text_run.path).source("test")
     alone, labels = training.represent(encoder, source, batch_size=1)

@@ -114,7 +114,7 @@ def test_classes_can_be_held_out_of_a_run(tiny_settings, tmp_path):
             input_pipeline.source(tiny_settings(unknown_classes=names), "train")
 
 
-def test_what_does_not_fit_is_refused(
+def test_images_of_the_run_and_lost_folders_are_refused(
     finished_run, image_folder, tmp_path, unknown_folder
 ):
     trained_on = str(image_folder / "train/dark")

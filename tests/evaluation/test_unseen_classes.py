@@ -15,38 +15,38 @@ from supcon_tf import (
     run_files,
     training,
 )
-from supcon_tf.data import folder
 from supcon_tf.training import runs
 from tests import score_rows
 
-UNSEEN = ("dawn", "dusk", "noon")
+SEEN, UNSEEN = ("bright", "dark", "mid"), ("dawn", "dusk", "noon")
 
 
-@pytest.fixture
-def birds(image_folder, tmp_path, monkeypatch):
+def rename(folder, old_names, new_names):
+    for old, new in zip(old_names, new_names, strict=True):
+        (folder / old).rename(folder / new)
+
+
+@pytest.fixture(scope="module")
+def birds(image_folder, tmp_path_factory):
     """A folder whose test images are of other classes."""
-    root = shutil.copytree(image_folder, tmp_path / "birds")
-    for old, new in zip(("bright", "dark", "mid"), UNSEEN, strict=True):
-        (root / "test" / old).rename(root / "test" / new)
-    try:
-        data.load("folder", "test", str(root))
-    except ValueError:  # a loader that wants the same classes in both
-
-        def split_of(data_dir, split, classes):
-            return classes[split], split
-
-        monkeypatch.setattr(folder, "_split_classes", split_of)
+    root = tmp_path_factory.mktemp("birds") / "birds"
+    shutil.copytree(image_folder, root)
+    rename(root / "test", SEEN, UNSEEN)
     return root
 
 
-@pytest.fixture
-def run(birds, copy_run, tmp_path):
-    """A run with both stages, whose test images are of other classes now."""
-    run = copy_run(tmp_path / "run")
-    settings = run.recorded(config.PretrainSettings)
+def run_on(folder, copy_run, path):
+    """A run with both stages, whose data are in this folder now."""
+    run = copy_run(path)
+    data_dir = run.recorded(config.PretrainSettings).data_dir
     flags = run.settings_file.read_text()
-    run.settings_file.write_text(flags.replace(settings.data_dir, str(birds)))
+    run.settings_file.write_text(flags.replace(data_dir, str(folder)))
     return run
+
+
+@pytest.fixture(scope="module")
+def run(birds, copy_run, tmp_path_factory):
+    return run_on(birds, copy_run, tmp_path_factory.mktemp("runs") / "run")
 
 
 def evaluated(run, **options):
@@ -54,15 +54,17 @@ def evaluated(run, **options):
     return evaluation.evaluate(config.EvaluateSettings(str(run.path), **fields))
 
 
-def test_retrieval_and_neighbors_are_among_the_test_images(run, capsys):
-    results = evaluated(run, knn_neighbors=4)
-    printed = capsys.readouterr().out
-    assert (
-        "note         training sees none of the 3 test classes, such as dawn: "
-        "retrieval and k-NN among the test images, no classifier"
-    ) in printed
+@pytest.fixture(scope="module")
+def results(run):
+    return evaluated(
+        run, sample_images=3, label_issues=5, knn_leave_one_out=True
+    )
+
+
+def test_retrieval_and_neighbors_are_among_the_test_images(results, run):
+    score_rows.check(results)
     assert results["test_classes"] == list(UNSEEN)
-    assert results["test_examples"] == 21 and results["bank_examples"] == 0
+    assert results["test_examples"] == 21
     absent = {"linear", "linear_checkpoint", "knn", "prototype", "pretrained"}
     assert not absent & set(results)
 
@@ -71,10 +73,11 @@ def test_retrieval_and_neighbors_are_among_the_test_images(run, capsys):
         opened.encoder, opened.source("test"), image_size=16
     )
     votes = measures.knn_predict(
-        rows, rows, labels, num_classes=3, k=4, leave_one_out=True
+        rows, rows, labels, num_classes=3, k=7, leave_one_out=True
     )
     scores = results["knn_among_test"]
-    assert (scores["k"], scores["temperature"]) == (4, 0.07)
+    # As many neighbours as each class has examples.
+    assert (scores["k"], scores["temperature"]) == (7, 0.07)
     top_1 = measures.top_k_accuracy(votes, labels, 1)
     # One of the 21 may be tipped by kernels that round otherwise.
     assert scores["top_1"] == pytest.approx(top_1, abs=1.5 / 21)
@@ -86,15 +89,11 @@ def test_retrieval_and_neighbors_are_among_the_test_images(run, capsys):
         expected["map_at_r"], abs=0.05
     )
     assert set(results["representations"]) == {"alignment", "uniformity"}
-
-
-def test_table_and_page_show_them(run):
-    options = {"label_issues": 5, "knn_leave_one_out": True}
-    results = evaluated(run, sample_images=3, **options)
-    score_rows.check(results)
-    assert results["knn_among_test"]["k"] == 7  # as many as each class has
     assert results["bank_examples"] == 48  # for what is of training images
     assert results["knn_leave_one_out"]["top_1"] > 0.5
+
+
+def test_table_and_page_show_the_measures(results, run):
     table = evaluation.results_table({"birds": results})
     assert [line.split("  ")[0] for line in table.splitlines()[1:]] == [
         "k-NN among test top-1",
@@ -122,7 +121,13 @@ def test_table_and_page_show_them(run):
         assert title not in page
 
 
-def test_what_needs_the_classes_is_refused_in_a_line(run, birds):
+def test_unneeded_training_images_are_not_encoded(results, run):
+    (run.encoded / "train").rmtree()
+    assert evaluated(run, plotted_images=0)["bank_examples"] == 0
+    assert not (run.encoded / "train").exists()
+
+
+def test_flags_that_need_the_classes_are_refused(run, birds):
     message = (
         f"the test images must be of the classes of {run.path} for --{{}}, got "
         "3 that training never saw, such as dawn"
@@ -137,17 +142,19 @@ def test_what_needs_the_classes_is_refused_in_a_line(run, birds):
         evaluation.transfer_encoder(
             config.TransferSettings(str(run.path), **other)
         )
-    assert not run.evaluated().evaluation_file.exists()
-    # Other training images too: these are other data, not other classes.
-    for old, new in zip(("bright", "dark", "mid"), "abc", strict=True):
-        (birds / "train" / old).rename(birds / "train" / new)
+
+
+def test_other_classes_for_training_and_a_mixture_are_refused(
+    birds, copy_run, tmp_path
+):
+    """They are other data, or faults of the data."""
+    folder = shutil.copytree(birds, tmp_path / "birds")
+    run = run_on(folder, copy_run, tmp_path / "run")
+    rename(folder / "train", SEEN, "abc")
     with pytest.raises(ValueError, match="the classes of the data must be"):
         evaluated(run)
-
-
-def test_a_mixture_is_refused(run, birds):
-    """Classes that some of the test images share are the data's fault."""
-    (birds / "test" / "dusk").rename(birds / "test" / "dark")
+    rename(folder / "train", "abc", SEEN)
+    rename(folder / "test", ["dusk"], ["dark"])  # a class that training saw
     with pytest.raises(ValueError, match=r"dawn.*noon|noon.*dawn"):
         evaluated(run)
 
@@ -174,7 +181,7 @@ def test_pretraining_watches_the_test_images_alone(
         "training sees none of the 3 test classes, such as dawn: k-NN among the"
     ) in capsys.readouterr().out
     (figures,) = run.metrics()
-    measured = evaluated(run, plotted_images=0, sample_images=0)
+    measured = evaluated(run, plotted_images=0)
     assert figures["knn_accuracy"] == pytest.approx(
         measured["knn_among_test"]["top_1"], abs=1.5 / 21
     )

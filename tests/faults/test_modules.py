@@ -83,7 +83,7 @@ OTHERS = (
     ("dataset", "folder", "export --run_dir=theirs --prototypes"),
     ("dataset", "folder", "convert --run_dir=theirs"),
     ("dataset", "folder", PRETRAIN),
-    ("augmentation", "simaugment", PRETRAIN),
+    ("augmentation", "identity", PRETRAIN),
     ("objective", "supcon", PRETRAIN),
 )
 
@@ -112,7 +112,7 @@ def test_commands_without_need_of_code_run_none(
     with_module, tmp_path, monkeypatch
 ):
     text = with_module.settings_file.read_text()
-    for flag, before in (("augmentation", "simaugment"), ("objective", "sup")):
+    for flag, before in (("augmentation", "identity"), ("objective", "sup")):
         assert f"--{flag}={before}" in text
         text = text.replace(f"--{flag}={before}", f"--{flag}=theirs.net:")
     with_module.settings_file.write_text(text)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from supcon_tf import config, evaluation, finetuning
-from supcon_tf.finetuning import candidates, tuning
+from supcon_tf.finetuning import candidates, images, tuning
 from supcon_tf.training import representations, runs
 from supcon_tf.transfer import linear_probe
 from tests import forks, workers
@@ -29,7 +29,7 @@ def settings(finished_run, image_folder, tmp_path_factory):
         init_from=str(finished_run.path),
         image_size=16,
         epochs=2,
-        learning_rates=(0.01, 0.1),
+        learning_rates=(0.01,),
         hidden_dims=(16,),
         batch_size=16,
         seed=1,
@@ -49,7 +49,7 @@ def test_the_run_has_the_network_and_the_classifier_that_were_chosen(run):
     assert record["validation_images"] == 9
     names = [row["name"] for row in record["candidates"]]
     assert names[:2] == ["frozen", "tuned at 0.01"]
-    assert 1 + 2 * 3 <= len(names) <= 1 + 2 * 4
+    assert 1 + 3 <= len(names) <= 1 + 4
     assert record["chosen"] in names
     frozen, *tuned = record["candidates"]
     assert frozen["gain"] == frozen["gain_standard_error"] == 0
@@ -59,20 +59,56 @@ def test_the_run_has_the_network_and_the_classifier_that_were_chosen(run):
         assert row["gain_standard_error"] > 0
     assert not run.trainings.exists() and run.tool == "finetune"
     measured = evaluation.evaluate(
-        config.EvaluateSettings(str(run.path), plotted_images=0)
+        config.EvaluateSettings(
+            str(run.path), sample_images=0, plotted_images=0
+        )
     )
     assert measured["pretrained"]["top_1"] > 0.8
 
 
+def test_every_rate_is_trained_and_one_may_diverge():
+    def train(number, frozen):
+        if number == 1:
+            raise FloatingPointError("the loss is nan")
+        return [f"tuned {number}", f"mean {number}"]
+
+    rates = types.SimpleNamespace(epochs=2, learning_rates=(0.1, 9.0, 0.2))
+    job = types.SimpleNamespace(settings=rates)
+    search = types.SimpleNamespace(job=job, train=train)
+    tuned = images._train_all(search, frozen=None)
+    assert tuned == ["tuned 0", "mean 0", "tuned 2", "mean 2"]
+
+
+@pytest.fixture(scope="module")
+def frozen_run(settings, image_folder, tmp_path_factory):
+    """In no time, and chosen by a folder of validation images."""
+    folder = tmp_path_factory.mktemp("frozen")
+    shutil.copytree(image_folder / "train", folder / "images/train")
+    for split in ("validation", "test"):
+        shutil.copytree(image_folder / "test", folder / "images" / split)
+    changes = {"epochs": None, "learning_rates": (), "minutes": 1e-9}
+    paths = {"run_dir": folder / "run", "data_dir": folder / "images"}
+    texts = {name: str(path) for name, path in paths.items()}
+    return finetuning.finetune_images(
+        dataclasses.replace(settings, **changes, **texts)
+    )
+
+
+def test_no_minutes_leave_the_network_frozen(frozen_run):
+    record = frozen_run.finetuning()
+    assert [row["name"] for row in record["candidates"]] == ["frozen"]
+    assert record["training_images"] == 48
+    assert record["validation_images"] == 21
+    recorded = frozen_run.recorded(config.FinetuneSettings)
+    assert recorded.epochs == 0 and recorded.minutes is None
+
+
 def test_the_classifier_is_fitted_to_all_training_images(
-    run, settings, finished_run
+    frozen_run, finished_run
 ):
     """Of a frozen network it is the optimum of the loss on all of them."""
-    own = dataclasses.replace(
-        settings, run_dir=f"{run.path}_frozen", epochs=0, learning_rates=()
-    )
-    frozen = runs.Run.open(finetuning.finetune_images(own).path)
-    (row,) = frozen.files.finetuning()["candidates"]
+    frozen = runs.Run.open(frozen_run.path)
+    (row,) = frozen_run.finetuning()["candidates"]
     before = runs.Run.open(finished_run.path).encoder.get_weights()
     for new, old in zip(frozen.encoder.get_weights(), before, strict=True):
         np.testing.assert_array_equal(new, old)
@@ -87,7 +123,7 @@ def test_the_classifier_is_fitted_to_all_training_images(
     assert np.abs(gradient).max() < 1e-3 * len(labels)
 
 
-def test_resuming_a_finished_run_changes_nothing(run, settings, capsys):
+def test_resuming_a_finished_run_changes_nothing(run, settings):
     before = (run.path / "finetune.json").read_bytes()
     checkpoint = run.latest_checkpoint()
     # The same command: rates and epochs are those of the run.
@@ -105,12 +141,12 @@ def test_resuming_a_finished_run_changes_nothing(run, settings, capsys):
 
 
 def test_a_run_of_another_tool_does_not_go_on(settings, finished_run):
-    own = dataclasses.replace(
+    pretrained = dataclasses.replace(
         settings, run_dir=str(finished_run.path), resume=True
     )
     message = "a run of tools/finetune.py, got .*, one of tools/pretrain.py"
     with pytest.raises(ValueError, match=message):
-        finetuning.finetune_images(own)
+        finetuning.finetune_images(pretrained)
 
 
 KILLED = """
@@ -144,11 +180,14 @@ def test_a_killed_run_goes_on_to_the_same(run, tmp_path):
     for name, saves in (("whole", [99]), ("killed", [1, 3, 99])):
         path = tmp_path / name
         flagfile = tmp_path / f"{name}.flags"
-        flagfile.write_text(
-            run.settings_file.read_text().replace(
-                f"--run_dir={run.path}\n", f"--run_dir={path}\n"
-            )
-        )
+        flags = run.settings_file.read_text()
+        for flag, old, new in (
+            ("run_dir", run.path, path),
+            ("learning_rates", "0.01", "0.01,0.1"),
+        ):
+            assert f"--{flag}={old}\n" in flags
+            flags = flags.replace(f"--{flag}={old}\n", f"--{flag}={new}\n")
+        flagfile.write_text(flags)
         for count in saves:
             done = forks.run(KILLED, str(flagfile), str(count))
             expected = 0 if count == 99 else -signal.SIGKILL
@@ -164,8 +203,7 @@ def test_a_killed_run_goes_on_to_the_same(run, tmp_path):
 def test_two_workers_end_like_one_device(run, settings, tmp_path):
     """The first measures and exports; both end well."""
     flags = run.settings_file.read_text().splitlines()
-    changed = {"run_dir": tmp_path / "run", "learning_rates": "0.01"}
-    changed["strategy"] = "multi_worker"
+    changed = {"run_dir": tmp_path / "run", "strategy": "multi_worker"}
     flags = [
         flag
         for flag in flags
@@ -176,20 +214,20 @@ def test_two_workers_end_like_one_device(run, settings, tmp_path):
         forks.Fork(ROOT / "tools/finetune.py", *flags, env=environment)
         for environment in workers.environments(2)
     ]
-    told = []
+    outputs = []
     for worker in both:
         output, errors = worker.communicate()
         assert worker.returncode == 0, errors[-2000:]
-        told.append(output)
-    assert re.search(r"linear top-1 +[01]\.\d", told[0])
-    assert "not run" not in told[0] and "stage 1" not in told[0]
+        outputs.append(output)
+    assert re.search(r"linear top-1 +[01]\.\d", outputs[0])
+    assert "not run" not in outputs[0] and "stage 1" not in outputs[0]
     record = json.loads((tmp_path / "run/finetune.json").read_text())
     expected = {row["name"]: row for row in run.finetuning()["candidates"]}
     nll = {x["name"]: x["validation"]["nll"] for x in record["candidates"]}
     # Where epochs are nearly equal, the last bits say whether an earlier one
     # than the last is a candidate.
-    of_last_epoch = {name for name in nll if ", epoch " not in name}
-    assert len(of_last_epoch) == 4 and of_last_epoch <= expected.keys()
+    last_epochs = {name for name in nll if ", epoch " not in name}
+    assert len(last_epochs) == 4 and last_epochs <= expected.keys()
     for name in nll.keys() & expected.keys():
         loss = expected[name]["validation"]["nll"]
         assert nll[name] == pytest.approx(loss, abs=1e-4)
@@ -201,96 +239,49 @@ def test_two_workers_end_like_one_device(run, settings, tmp_path):
     assert "Epochs done" not in card and "- Top-1 accuracy: " in card
 
 
-def test_a_folder_of_validation_images_chooses(
-    settings, image_folder, tmp_path
-):
-    images = tmp_path / "images"
-    shutil.copytree(image_folder / "train", images / "train")
-    for split in ("validation", "test"):
-        shutil.copytree(image_folder / "test", images / split)
-    own = dataclasses.replace(
-        settings,
-        run_dir=str(tmp_path / "run"),
-        data_dir=str(images),
-        epochs=0,
-        learning_rates=(),
-    )
-    record = finetuning.finetune_images(own).finetuning()
-    assert record["training_images"] == 48
-    assert record["validation_images"] == 21
-
-
-def test_minutes_bound_the_trainings(settings, tmp_path, capsys):
-    own = dataclasses.replace(
-        settings,
-        run_dir=str(tmp_path / "run"),
-        epochs=None,
-        learning_rates=(),
-        minutes=1e-9,
-    )
-    run = finetuning.finetune_images(own)
-    assert "no tuning: the network stays frozen" in capsys.readouterr().out
-    assert len(run.finetuning()["candidates"]) == 1
-    recorded = run.recorded(config.FinetuneSettings)
-    assert recorded.epochs == 0 and recorded.minutes is None
-
-
-@pytest.mark.parametrize(("count", "first"), [(8, "part"), (32, "held")])
-def test_what_is_timed_is_traced(count, first):
+@pytest.mark.parametrize(("count", "first"), [(8, 0), (32, 1)])
+def test_the_split_that_is_timed_is_traced_before(count, first):
     """Few validation images are a batch of another size."""
-    search, seen = object.__new__(tuning.Tuning), []
-    part, held = (types.SimpleNamespace(num_examples=n) for n in (40, count))
+    search, represented = object.__new__(tuning.Tuning), []
+    parts = [types.SimpleNamespace(num_examples=n) for n in (40, count)]
     search.job = types.SimpleNamespace(
         settings=types.SimpleNamespace(batch_size=32),
-        train_part=part,
-        validation=held,
+        train_part=parts[0],
+        validation=parts[1],
     )
     search.judge = types.SimpleNamespace(
-        represent=seen.append, candidate=lambda name: name
+        represent=represented.append, candidate=lambda name: name
     )
     search.frozen()
-    assert seen == [{"part": part, "held": held}[first], part]
+    assert represented == [parts[first], parts[0]]
 
 
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (("a/0.png", "a/1.png", "a/2.png"), "two classes or more of two"),
-        (("a/0.png", "b/1.png", "b/2.png"), "two classes or more of two"),
-        (("x/a/0.png", "x/b/0.png"), "must hold image files only, not folders"),
-    ],
-    ids=["one class", "three photographs", "a folder of folders"],
-)
-def test_what_cannot_be_learned_from_is_refused(
-    names, message, settings, image_folder, tmp_path
+def test_too_few_images_and_lost_weights_are_refused(
+    settings, image_folder, tmp_path
 ):
-    source = image_folder / "train/dark/00.png"
-    for name in names:
+    photograph = image_folder / "train/dark/00.png"
+    for name in ("a/0.png", "b/1.png", "b/2.png"):
         file = tmp_path / "images" / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(source, file)
-    own = dataclasses.replace(
-        settings,
-        run_dir=str(tmp_path / "run"),
-        data_dir=str(tmp_path / "images"),
-    )
-    with pytest.raises(ValueError, match=message):
-        finetuning.finetune_images(own)
-    assert not (tmp_path / "run").exists()
-
-
-def test_weights_that_are_not_there_are_named(image_folder, tmp_path):
-    own = config.FinetuneSettings(
-        str(tmp_path / "run"),
+        shutil.copy(photograph, file)
+    run_dir = str(tmp_path / "run")
+    other_data = {"run_dir": run_dir, "data_dir": str(tmp_path / "images")}
+    few = dataclasses.replace(settings, **other_data)
+    lost = config.FinetuneSettings(
+        run_dir,
         data_dir=str(image_folder),
-        image_size=32,
+        image_size=16,
+        architecture="vgg8",
         weights=str(tmp_path / "none.h5"),
     )
-    with pytest.raises(FileNotFoundError, match=r"none\.h5"):
-        finetuning.finetune_images(own)
-    own = dataclasses.replace(own, weights=None, architecture="vgg8")
-    with pytest.raises(ValueError, match="--weights must name the file"):
-        finetuning.finetune_images(own)
+    without = dataclasses.replace(lost, weights=None)
+    for refused, error, message in (
+        (few, ValueError, "two classes or more of two"),
+        (lost, FileNotFoundError, r"none\.h5"),
+        (without, ValueError, "--weights must name the file"),
+    ):
+        with pytest.raises(error, match=message):
+            finetuning.finetune_images(refused)
     assert not (tmp_path / "run").exists()
 
 
@@ -303,48 +294,50 @@ def test_a_penalty_is_the_best_of_all_though_weak_ones_are_not_tried(
     rows[:, :3] += np.eye(3)[labels]
     rows += 5  # as features behind a ReLU, far from a mean of zero
     sources = [
-        types.SimpleNamespace(class_names=("a", "b", "c"), weights=None, at=at)
-        for at in (slice(0, 120), slice(120, 240))
+        types.SimpleNamespace(
+            class_names=("a", "b", "c"), weights=None, part=part
+        )
+        for part in (slice(0, 120), slice(120, 240))
     ]
     judge = candidates.Judge(
         types.SimpleNamespace(get_weights=list),
-        lambda source: (rows[source.at], labels[source.at]),
+        lambda source: (rows[source.part], labels[source.part]),
         *sources,
     )
-    fit, tried = linear_probe.LinearProbe.fit, []
+    fit, strengths = linear_probe.LinearProbe.fit, []
     monkeypatch.setattr(
         linear_probe.LinearProbe,
         "fit",
-        lambda self, *args: tried.append(args[2]) or fit(self, *args),
+        lambda self, *args: strengths.append(args[2]) or fit(self, *args),
     )
-    found = judge.candidate("frozen")
-    assert 3 <= len(tried) < len(candidates._STRENGTHS)
+    candidate = judge.candidate("frozen")
+    assert 3 <= len(strengths) < len(candidates._STRENGTHS)
     scale = np.square(rows[:120]).sum(axis=1).mean()
     losses = {}
     for l2 in candidates._STRENGTHS * scale:
         probe = linear_probe.LinearProbe(3, 1000)
         fit(probe, rows[:120], labels[:120], float(l2))
-        own = probe.predict(rows[120:])[np.arange(120), labels[120:]]
-        losses[float(l2)] = -np.log(own).mean()
-    assert found.l2 == pytest.approx(min(losses, key=losses.get))
-    assert found.validation["nll"] == pytest.approx(
+        likelihoods = probe.predict(rows[120:])[np.arange(120), labels[120:]]
+        losses[float(l2)] = -np.log(likelihoods).mean()
+    assert candidate.l2 == pytest.approx(min(losses, key=losses.get))
+    assert candidate.validation["nll"] == pytest.approx(
         min(losses.values()), abs=1e-4
     )
 
 
-def of_losses(name, losses):
+def candidate_of(name, losses):
     losses = np.asarray(losses, float)
     figures = {"nll": losses.mean(), "top_1": 1.0}
     return candidates.Candidate(name, [np.zeros(1)], 1.0, losses, figures)
 
 
 def test_in_doubt_the_network_stays_frozen():
-    frozen = of_losses("frozen", [1.0, 2.0, 3.0, 2.0])
+    frozen = candidate_of("frozen", [1.0, 2.0, 3.0, 2.0])
     # Better by 0.1 on average, but not by more than the images differ.
-    doubtful = of_losses("doubtful", [0.0, 3.0, 2.0, 2.6])
+    doubtful = candidate_of("doubtful", [0.0, 3.0, 2.0, 2.6])
     # Better by 1.5 standard errors: one of several is by chance.
-    likely = of_losses("likely", [0.0, 2.0, 2.9, 1.0])
-    clear = of_losses("clear", [0.8, 1.7, 2.9, 1.8])
+    likely = candidate_of("likely", [0.0, 2.0, 2.9, 1.0])
+    clear = candidate_of("clear", [0.8, 1.7, 2.9, 1.8])
     assert candidates.choose(frozen, []) is frozen
     assert candidates.choose(frozen, [doubtful]) is frozen
     assert candidates.choose(frozen, [likely]) is frozen

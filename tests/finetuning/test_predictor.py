@@ -69,19 +69,18 @@ def test_representations_are_those_of_the_run(model, finished_run):
 def test_an_export_is_the_same_model(model, finished_run, path, tmp_path):
     export = tmp_path / "1"
     serving.export(config.ExportSettings(str(finished_run.path)), export)
-    for place in (export, tmp_path):
-        other = supcon_tf.load(place)
+    for folder in (export, tmp_path):
+        other = supcon_tf.load(folder)
         assert other.predict(path) == model.predict(path)
 
 
 def test_a_run_on_texts_takes_texts(finished_text_run):
     model = supcon_tf.load(finished_text_run.path)
-    one = model.predict("good film")
+    single = model.predict("good film")
     several = model.predict(["good film", "good film"])
     # The last bits of a product depend on the size of a batch.
-    assert [x.probability for x in several] == pytest.approx(
-        [one.probability] * 2, abs=1e-5
-    )
+    probabilities = [answer.probability for answer in several]
+    assert probabilities == pytest.approx([single.probability] * 2, abs=1e-5)
     assert model.encode("good film").ndim == 1
     with pytest.raises(ValueError, match="must be texts"):
         model.predict([b"good"])
@@ -97,7 +96,7 @@ def test_a_run_on_texts_takes_texts(finished_text_run):
         ([np.zeros([8])], ValueError, "height, width, channels"),
     ],
 )
-def test_what_is_no_image_is_named(model, example, error, message):
+def test_examples_that_are_no_images_are_named(model, example, error, message):
     with pytest.raises(error, match=message):
         model.predict(example)
 
@@ -111,7 +110,7 @@ def test_a_model_without_classifier_only_encodes(finished_run, path, tmp_path):
         model.predict(path)
 
 
-def test_what_is_neither_run_nor_export_is_refused(tmp_path):
+def test_a_folder_without_run_or_export_is_refused(tmp_path):
     with pytest.raises(ValueError, match="must hold an export"):
         supcon_tf.load(tmp_path)
 

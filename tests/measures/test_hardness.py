@@ -15,7 +15,7 @@ def test_the_parts_add_up_to_the_gradient_of_an_anchors_loss(formulation):
     lengths = np.linalg.norm(w, axis=1, keepdims=True)
     z = w / lengths
     factors = hardness.pair_gradients(z, labels, temperature, formulation)
-    for anchor in range(12):
+    for anchor in (0, 4, 11):
         anchor_vector = tf.Variable(w[anchor])
         with tf.GradientTape() as tape:
             unit = anchor_vector / tf.norm(anchor_vector)

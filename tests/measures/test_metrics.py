@@ -9,7 +9,7 @@ from sklearn import metrics as sklearn_metrics
 from supcon_tf.measures import metrics, predictions
 
 
-def _distributions(examples: int = 500, num_classes: int = 6, seed: int = 0):
+def _distributions(examples=500, num_classes=6, seed=0):
     generator = np.random.default_rng(seed)
     logits = 2 * generator.normal(size=(examples, num_classes))
     probabilities = np.exp(logits)
@@ -29,30 +29,24 @@ def _two_class(confidences, dtype=np.float64):
 
 def test_top_k_equals_scikit_learn_without_ties():
     scores, labels = _distributions()
-    for k in (1, 2, 3, 5):
+    for k in (1, 2, 5):
         expected = sklearn_metrics.top_k_accuracy_score(
             labels, scores, k=k, labels=np.arange(6)
         )
-        value = metrics.top_k_accuracy(scores, labels, k)
-        assert value == pytest.approx(expected)
+        accuracy = metrics.top_k_accuracy(scores, labels, k)
+        assert accuracy == pytest.approx(expected)
+    for k in (6, 100):  # all classes, and more than there are
+        assert metrics.top_k_accuracy(scores, labels, k) == 1.0
 
 
 def test_of_equal_scores_the_lower_class_id_comes_first():
     scores = np.array([[0.4, 0.4, 0.2], [0.4, 0.4, 0.2], [0.1, 0.3, 0.6]])
-    labels = [0, 1, 1]
-    assert metrics.label_ranks(scores, labels).tolist() == [0, 1, 1]
-    assert metrics.top_k_accuracy(scores, labels, 1) == pytest.approx(1 / 3)
-    assert metrics.top_k_accuracy(scores, labels, 2) == 1.0
-
-    scores, labels = _distributions()
-    for k in (6, 100):  # all classes, and more than there are
-        assert metrics.top_k_accuracy(scores, labels, k) == 1.0
+    assert metrics.label_ranks(scores, [0, 1, 1]).tolist() == [0, 1, 1]
     for k, expected in ((1, 0.5), (2, 0.75), (3, 1.0)):
         equal_scores = np.ones((4, 3))
         assert metrics.top_k_accuracy(equal_scores, [0, 1, 2, 0], k) == expected
-    # Masked logits are scores.
-    scores = np.array([[-np.inf, 2.0], [np.inf, 2.0]])
-    assert metrics.top_k_accuracy(scores, [1, 1], 1) == 0.5
+    masked_logits = np.array([[-np.inf, 2.0], [np.inf, 2.0]])
+    assert metrics.top_k_accuracy(masked_logits, [1, 1], 1) == 0.5
 
 
 @pytest.mark.parametrize(
@@ -60,8 +54,7 @@ def test_of_equal_scores_the_lower_class_id_comes_first():
     [
         (np.ones(3), [0], 1, r"`scores` must have shape .* got shape \(3,\)"),
         (np.ones((0, 3)), [], 1, "not be empty"),
-        (np.ones((2, 3)), [0], 1, r"`labels` must have shape \(2,\)"),
-        (np.ones((2, 3)), np.eye(3)[:2], 1, r"got \(2, 3\)"),
+        (np.ones((2, 3)), np.eye(3)[:2], 1, r"shape \(2,\).*got \(2, 3\)"),
         (np.ones((2, 3)), [0.0, 1.0], 1, "`labels` must be integers"),
         (np.ones((2, 3)), [0, 3], 1, r"must lie in \[0, 3\), got 3"),
         (np.ones((2, 3)), [0, -1], 1, "got -1; drop unlabelled examples"),
@@ -91,38 +84,29 @@ def _ece_loop(probabilities, labels, num_bins):
     return total
 
 
-@pytest.mark.parametrize("num_bins", [1, 7, 15, 40])
+@pytest.mark.parametrize("num_bins", [1, 15, 40])
 def test_ece_equals_the_loop(num_bins):
-    probabilities, labels = _distributions(seed=num_bins)
-    result = metrics.expected_calibration_error(probabilities, labels, num_bins)
+    probabilities, labels = _distributions(200, seed=num_bins)
     expected = _ece_loop(probabilities, labels, num_bins)
-    assert result == pytest.approx(expected, abs=1e-12)
-    single = metrics.expected_calibration_error(
-        probabilities.astype(np.float32), labels, num_bins
-    )
-    assert single == pytest.approx(expected, abs=1e-6)
+    for dtype, tolerance in ((np.float64, 1e-12), (np.float32, 1e-6)):
+        ece = metrics.expected_calibration_error(
+            probabilities.astype(dtype), labels, num_bins
+        )
+        assert ece == pytest.approx(expected, abs=tolerance)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
-def test_confidence_one_is_in_the_last_bin(dtype):
-    bins = metrics.calibration_bins(np.eye(3, dtype=dtype), [0, 1, 0])
-    assert bins.count.tolist() == [0] * 14 + [3]
-    assert bins.confidence[-1] == 1.0
-    assert bins.accuracy[-1] == pytest.approx(2 / 3)
-    # A rounded-up float32 softmax opens no bin of its own either.
-    above_one = np.array([[1.0000001, 0.0]], np.float32)
-    bins = metrics.calibration_bins(above_one, [0])
-    assert bins.count.tolist() == [0] * 14 + [1]
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("num_bins", [5, 10, 15, 20])
-def test_edges_belong_to_the_bin_below(num_bins, dtype):
+def test_edges_belong_to_the_bin_below():
     # Float32 0.6 exceeds float64 3/5, and linspace's 3/5 exceeds 0.6.
-    for index in range(-(-num_bins // 2), num_bins):
-        probabilities = _two_class([(index + 1) / num_bins], dtype)
-        bins = metrics.calibration_bins(probabilities, [0], num_bins)
-        assert np.flatnonzero(bins.count).tolist() == [index]
+    for dtype in (np.float32, np.float64):
+        for num_bins in (5, 10, 15, 20):
+            for index in range(-(-num_bins // 2), num_bins):
+                rows = _two_class([(index + 1) / num_bins], dtype)
+                bins = metrics.calibration_bins(rows, [0], num_bins)
+                assert np.flatnonzero(bins.count).tolist() == [index]
+    # A rounded-up float32 softmax opens no bin, nor do certain integers.
+    for rows in (np.float32([[1.0000001, 0.0]]), np.eye(2, dtype=int)[:1]):
+        bins = metrics.calibration_bins(rows, [0])
+        assert bins.count.tolist() == [0] * 14 + [1]
 
 
 def test_calibration_by_hand():
@@ -140,6 +124,8 @@ def test_calibration_by_hand():
     ):
         ece = metrics.expected_calibration_error(rows, labels, 5)
         assert ece == pytest.approx(expected)
+    with pytest.raises(ValueError, match="`num_bins` must be at least 1, g"):
+        metrics.calibration_bins(probabilities, [0, 1, 0, 0], 0)
 
 
 def test_likelihood_and_brier_score_equal_the_loops():
@@ -165,17 +151,13 @@ def test_likelihood_and_brier_score_equal_the_loops():
     )
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
-def test_likelihood_and_brier_score_by_hand(dtype):
-    certain = np.eye(3, dtype=dtype)
-    flat = np.full((5, 4), 0.25, np.float32)
-    above_one = np.array([[1.0000001, 0.0]], np.float32)  # rounded up
+def test_likelihood_and_brier_score_by_hand():
     # Not infinite: probability 0 counts as the smallest normal float32.
     for rows, labels, nll, brier in (
-        (certain, [0, 1, 2], 0.0, 0.0),
-        (certain, [1, 2, 0], 126 * math.log(2), 2.0),
-        (flat, [0, 1, 2, 3, 0], math.log(4), 0.75),
-        (above_one, [0], 0.0, 0.0),
+        (np.eye(3), [0, 1, 2], 0.0, 0.0),
+        (np.eye(3, dtype=int), [1, 2, 0], 126 * math.log(2), 2.0),
+        (np.full((5, 4), 0.25), [0, 1, 2, 3, 0], math.log(4), 0.75),
+        (np.float32([[1.0000001, 0.0]]), [0], 0.0, 0.0),  # rounded up
     ):
         assert metrics.brier_score(rows, labels) == pytest.approx(brier)
         likelihood = metrics.negative_log_likelihood(rows, labels)
@@ -183,44 +165,23 @@ def test_likelihood_and_brier_score_by_hand(dtype):
 
 
 def test_rows_of_the_confusion_matrix_are_true_classes():
-    matrix = metrics.confusion_matrix([1, 1, 2, 0], [0, 0, 2, 0], 4)
+    predicted, labels = [1, 1, 2, 0], [0, 0, 2, 0]
+    matrix = metrics.confusion_matrix(predicted, labels, 4)
     assert matrix.dtype == np.int64
-    assert matrix.tolist() == [
-        [1, 2, 0, 0],
-        [0, 0, 0, 0],
-        [0, 0, 1, 0],
-        [0, 0, 0, 0],
-    ]
-    recall = metrics.per_class_recall([1, 1, 2, 0], [0, 0, 2, 0], 4)
+    assert matrix.tolist() == [[1, 2, 0, 0], [0] * 4, [0, 0, 1, 0], [0] * 4]
+    recall = metrics.per_class_recall(predicted, labels, 4)
     assert recall == [pytest.approx(1 / 3), None, 1.0, None]
-    # A class with examples, none of them found, is 0 and not absent.
+    # A class with examples, none of them predicted, is 0 and not absent.
     assert metrics.per_class_recall([1], [0], 2) == [0.0, None]
+    for classes, message in (
+        (([0], [0, 1], 2), r"`predicted` must have shape \(2,\)"),
+        (([0, 2], [0, 1], 2), r"`predicted` must lie in \[0, 2\), got 2"),
+        (([], [], 0), "`num_classes` must be at least 1, got 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            metrics.confusion_matrix(*classes)
 
 
-@pytest.mark.parametrize(
-    ("predicted", "labels", "num_classes", "message"),
-    [
-        ([0], [0, 1], 2, r"`predicted` must have shape \(2,\)"),
-        ([0, 2], [0, 1], 2, r"`predicted` must lie in \[0, 2\), got 2"),
-        ([0, 1], [[0, 1]], 2, "`labels` must have shape"),
-        ([], [], 0, "`num_classes` must be at least 1, got 0"),
-    ],
-)
-def test_confusion_errors(predicted, labels, num_classes, message):
-    with pytest.raises(ValueError, match=message):
-        metrics.confusion_matrix(predicted, labels, num_classes)
-
-
-@pytest.mark.parametrize(
-    "measure",
-    [
-        metrics.calibration_bins,
-        metrics.expected_calibration_error,
-        metrics.negative_log_likelihood,
-        metrics.brier_score,
-        predictions.classification_summary,
-    ],
-)
 @pytest.mark.parametrize(
     ("probabilities", "labels", "message"),
     [
@@ -232,20 +193,17 @@ def test_confusion_errors(predicted, labels, num_classes, message):
         ([[0.5, 0.5]], [[1, 0]], r"`labels` must have shape \(1,\)"),
     ],
 )
-def test_what_is_no_distribution_is_refused(
-    measure, probabilities, labels, message
+def test_rows_that_are_no_distributions_are_refused(
+    probabilities, labels, message
 ):
-    with pytest.raises(ValueError, match=message):
-        measure(probabilities, labels)
-
-
-def test_bins_are_at_least_one_and_the_input_is_left_as_it_is():
-    with pytest.raises(ValueError, match="`num_bins` must be at least 1, g"):
-        metrics.calibration_bins([[0.5, 0.5]], [0], 0)
-    probabilities, labels = _distributions()
-    copy = probabilities.copy()
-    predictions.classification_summary(probabilities, labels)
-    np.testing.assert_array_equal(probabilities, copy)
+    for measure in (
+        metrics.expected_calibration_error,
+        metrics.negative_log_likelihood,
+        metrics.brier_score,
+        predictions.classification_summary,
+    ):
+        with pytest.raises(ValueError, match=message):
+            measure(probabilities, labels)
 
 
 def test_levels_of_a_hierarchy_by_hand():

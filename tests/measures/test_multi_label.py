@@ -7,16 +7,12 @@ from sklearn import metrics
 from supcon_tf import measures
 
 
-def make_scores(ties):
+@pytest.mark.parametrize("ties", [False, True])
+def test_precision_and_recall_are_those_of_scikit_learn_and_voc(ties):
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 2, [50, 4])
     scores = np.clip(rng.normal(0.4 + 0.2 * labels, 0.2), 0, 1)
-    return np.round(scores, 1) if ties else scores, labels
-
-
-@pytest.mark.parametrize("ties", [False, True])
-def test_average_precision_is_scikit_learns(ties):
-    scores, labels = make_scores(ties)
+    scores = np.round(scores, 1) if ties else scores
     summary = measures.multi_label_summary(scores, labels)
     expected = metrics.average_precision_score(labels, scores, average=None)
     np.testing.assert_allclose(summary["average_precision"], expected)
@@ -29,23 +25,17 @@ def test_average_precision_is_scikit_learns(ties):
     np.testing.assert_allclose(summary["per_class_recall"], recall)
     exact = metrics.accuracy_score(labels, predicted)
     assert summary["exact_match"] == pytest.approx(exact)
-
-
-@pytest.mark.parametrize("ties", [False, True])
-def test_eleven_points_are_those_of_voc(ties):
-    scores, labels = make_scores(ties)
-    means = []
+    means = []  # of 11 points, label by label
     for label_scores, truth in zip(scores.T, labels.T, strict=True):
         precision, recall, _ = metrics.precision_recall_curve(
             truth, label_scores
         )
-        precision, recall = precision[:-1], recall[:-1]  # its (1, 0) is none
+        precision, recall = precision[:-1], recall[:-1]  # without (1, 0)
         points = [
             max(p for p, r in zip(precision, recall, strict=True) if r >= t)
             for t in np.linspace(0, 1, 11) - 1e-9
         ]
         means.append(np.mean(points))
-    summary = measures.multi_label_summary(scores, labels)
     assert summary["map_11_point"] == pytest.approx(np.mean(means))
 
 
@@ -60,14 +50,12 @@ def test_calibration_by_hand():
     assert certain["nll"] == pytest.approx(-np.log(1e-12))
 
 
-def test_a_label_that_nothing_has():
-    summary = measures.multi_label_summary([[0.9, 0.2], [0.1, 0.1]],
-                                            [[1, 0], [0, 0]])  # fmt: skip
+def test_a_label_without_examples():
+    scores, labels = [[0.9, 0.2], [0.1, 0.1]], [[1, 0], [0, 0]]
+    summary = measures.multi_label_summary(scores, labels)
     assert summary["average_precision"] == [1.0, None]
     assert summary["per_class_recall"] == [1.0, None]
     assert summary["map"] == summary["map_11_point"] == 1.0
-    with pytest.raises(ValueError, match="an example of some label, got none"):
-        measures.multi_label_summary([[0.5]], [[0]])
 
 
 def test_shares_of_neighbours():
@@ -85,11 +73,13 @@ def test_shares_of_neighbours():
     ("probabilities", "labels", "message"),
     [
         ([[0.5]], [1], r"\[examples, classes\], not empty, got \(1, 1\) and"),
-        ([[1.5]], [[1]], r"in \[0, 1\], got 1.5"),
         ([[np.nan]], [[1]], r"in \[0, 1\], got nan"),
         ([[0.5]], [[2]], "`labels` must be 0 or 1"),
+        ([[0.5]], [[0]], "an example of some label, got none"),
     ],
 )
-def test_what_is_wrong_is_named(probabilities, labels, message):
+def test_wrong_probabilities_and_labels_are_named(
+    probabilities, labels, message
+):
     with pytest.raises(ValueError, match=message):
         measures.multi_label_summary(probabilities, labels)

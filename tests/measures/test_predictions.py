@@ -9,26 +9,16 @@ from sklearn import metrics as sklearn_metrics
 from supcon_tf.measures import classifiers, metrics, predictions
 
 
-def _macro_f1(matrix):
-    """2 TP / (2 TP + FP + FN) of each class, in the mean."""
-    scores = [
-        2 * row[i] / (row.sum() + matrix[:, i].sum())
-        for i, row in enumerate(matrix)
-        if row.sum() + matrix[:, i].sum()
-    ]
-    return sum(scores) / len(scores)
-
-
 def test_all_figures_of_a_row_have_one_prediction():
     """Of a majority vote, where most are equal: half is right, not none."""
     votes = np.array([[0.5, 0.5, 0], [0, 0.5, 0.5], [0.25, 0.25, 0.5]] * 8)
     labels = np.array([0, 2, 2, 1, 1, 0] * 4)
     predicted = votes.argmax(axis=1)
-    accuracy = np.mean(predicted == labels)
     summary = predictions.classification_summary(votes, labels)
     bins = summary["calibration_bins"]
     by_confidence = np.dot(bins["accuracy"], bins["count"]) / 24
-    assert accuracy == 0.5 == summary["top_1"] == pytest.approx(by_confidence)
+    assert np.mean(predicted == labels) == 0.5 == summary["top_1"]
+    assert by_confidence == pytest.approx(0.5)
     assert np.trace(summary["confusion_matrix"]) == 12
     recalls = np.array(summary["per_class_recall"])
     assert recalls @ np.bincount(labels) == pytest.approx(12)
@@ -40,32 +30,23 @@ def test_the_summary_is_its_parts_and_survives_json():
     generator = np.random.default_rng(0)
     probabilities = generator.dirichlet(np.ones(6), 50).astype(np.float32)
     labels = generator.integers(5, size=50)  # None of class 5.
+    copy = probabilities.copy()
     summary = predictions.classification_summary(probabilities, labels, 7)
+    np.testing.assert_array_equal(probabilities, copy)
     assert json.loads(json.dumps(summary, allow_nan=False)) == summary
     assert set(summary) == {
         *("top_1", "top_5", "ece", "nll", "brier", "per_class_recall"),
         *("macro_f1", "mcc", "confusion_matrix", "calibration_bins"),
     }
-    for name, measure in {
-        "ece": lambda *p: metrics.expected_calibration_error(*p, 7),
-        "nll": metrics.negative_log_likelihood,
-        "brier": metrics.brier_score,
-        "top_1": lambda *p: metrics.top_k_accuracy(*p, 1),
-        "top_5": lambda *p: metrics.top_k_accuracy(*p, 5),
-    }.items():
-        assert summary[name] == measure(probabilities, labels)
-    matrix = np.array(summary["confusion_matrix"])
-    assert matrix.sum() == 50
-    assert np.trace(matrix) / 50 == summary["top_1"]
+    arrays = probabilities, labels
+    ece = metrics.expected_calibration_error(*arrays, 7)
+    assert summary["ece"] == ece
+    assert summary["nll"] == metrics.negative_log_likelihood(*arrays)
+    assert summary["brier"] == metrics.brier_score(*arrays)
+    for k in (1, 5):
+        assert summary[f"top_{k}"] == metrics.top_k_accuracy(*arrays, k)
+    assert np.trace(summary["confusion_matrix"]) / 50 == summary["top_1"]
     assert summary["per_class_recall"][5] is None
-    predicted = probabilities.argmax(axis=1)
-    assert summary["macro_f1"] == pytest.approx(_macro_f1(matrix))
-    assert summary["mcc"] == pytest.approx(
-        np.corrcoef(  # Of one-hot rows, all classes together.
-            (np.eye(6)[predicted] - np.eye(6)[predicted].mean(0)).ravel(),
-            (np.eye(6)[labels] - np.eye(6)[labels].mean(0)).ravel(),
-        )[0, 1]
-    )
     bins = summary["calibration_bins"]
     assert sum(bins["count"]) == 50 and len(bins["accuracy"]) == 7
     assert set(bins) == {"count", "confidence", "accuracy"}
@@ -82,13 +63,13 @@ def test_two_classes_have_the_average_precision_of_the_rarer_one(rarer):
     assert summary["average_precision"] == pytest.approx(
         sklearn_metrics.average_precision_score(labels == rarer, share)
     )
-    one_class = predictions.classification_summary(probabilities, [0] * 300)
-    assert "average_precision" not in one_class
+    of_one_class = predictions.classification_summary(probabilities, [0] * 300)
+    assert "average_precision" not in of_one_class
 
 
-def many_classes(classes, examples=3000, seed=0):
+def _many_classes(classes, examples):
     """Probabilities of so many classes, of which some are right."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     labels = rng.integers(classes, size=examples)
     logits = rng.normal(size=[examples, classes])
     logits[np.arange(examples), labels] += 3
@@ -101,7 +82,7 @@ def many_classes(classes, examples=3000, seed=0):
 @pytest.mark.filterwarnings("ignore:.*unique classes:UserWarning")
 def test_a_matrix_of_many_classes_is_never_made(classes, monkeypatch):
     """Its largest counts are listed, the other numbers are the same."""
-    probabilities, labels = many_classes(classes)
+    probabilities, labels = _many_classes(classes, 2000)
     predicted = probabilities.argmax(axis=1)
     matrix = metrics.confusion_matrix(predicted, labels, classes)
     if classes > 200:
@@ -114,27 +95,19 @@ def test_a_matrix_of_many_classes_is_never_made(classes, monkeypatch):
     assert summary["mcc"] == pytest.approx(
         sklearn_metrics.matthews_corrcoef(labels, predicted)
     )
-    counts = matrix.sum(axis=1)
-    recalls = [
-        recall for recall in summary["per_class_recall"] if recall is not None
-    ]
-    expected_recalls = np.diag(matrix)[counts > 0] / counts[counts > 0]
-    np.testing.assert_allclose(recalls, expected_recalls)
-    if classes <= 200:
+    if classes == 200:
         assert summary["confusion_matrix"] == matrix.tolist()
         assert "confusions" not in summary
         return
     assert "confusion_matrix" not in summary
-    assert summary["class_counts"] == counts.tolist()
-    listed = summary["confusions"]
+    assert summary["class_counts"] == matrix.sum(axis=1).tolist()
     np.fill_diagonal(matrix, 0)
-    assert len(listed) == min((matrix > 0).sum(), 1000)
-    assert [count for *_, count in listed] == sorted(
-        (matrix[matrix > 0].tolist()), reverse=True
-    )[: len(listed)]
+    counts = sorted(matrix[matrix > 0].tolist(), reverse=True)
+    pairs = summary["confusions"]
+    assert [count for *_, count in pairs] == counts[:1000]
     assert all(
         matrix[label, predicted_class] == count
-        for label, predicted_class, count in listed
+        for label, predicted_class, count in pairs
     )
 
 
@@ -143,9 +116,13 @@ def test_no_confusion_of_many_classes_is_an_empty_list():
     assert summary == {"confusions": [], "class_counts": [1] * 300}
 
 
-def test_parts_are_put_together_and_are_small(monkeypatch):
-    probabilities, labels = many_classes(9, 100)
-    expected = predictions.Predictions.of(probabilities, labels)
+def _assert_equal(predicted, expected):
+    for name, values in expected._asdict().items():
+        np.testing.assert_array_equal(getattr(predicted, name), values, name)
+
+
+def test_parts_are_joined_and_are_small(monkeypatch):
+    probabilities, labels = _many_classes(9, 100)
     monkeypatch.setattr(predictions, "_PART_SCORES", 70)
     shapes = []
 
@@ -153,15 +130,10 @@ def test_parts_are_put_together_and_are_small(monkeypatch):
         shapes.append(probabilities[part].shape)
         return {"a": probabilities[part], "b": probabilities[part][:, ::-1]}
 
-    predictions_by_name = predictions.predict_in_parts(labels, 9, classify)
-    assert shapes == [(7, 9)] * 14 + [(2, 9)] and set(predictions_by_name) == {
-        "a",
-        "b",
-    }
-    for field, expected_field in zip(
-        predictions_by_name["a"], expected, strict=True
-    ):
-        np.testing.assert_array_equal(field, expected_field)
+    by_name = predictions.predict_in_parts(labels, 9, classify)
+    assert shapes == [(7, 9)] * 14 + [(2, 9)] and set(by_name) == {"a", "b"}
+    expected = predictions.Predictions.of(probabilities, labels)
+    _assert_equal(by_name["a"], expected)
     # One example at least, of however many classes.
     assert len([*predictions.parts(3, 10**9)]) == 3
 
@@ -170,15 +142,10 @@ def test_k_nn_predictions_are_those_of_the_votes():
     rng = np.random.default_rng(0)
     bank, labels = rng.normal(size=[90, 5]), rng.integers(4, size=90)
     options = {"num_classes": 4, "temperature": 0.3, "leave_one_out": True}
-    predictions_by_name = predictions.knn_predictions(
-        bank, labels, bank, labels, **options
-    )
+    by_name = predictions.knn_predictions(bank, labels, bank, labels, **options)
     for name, weighted in (("knn", True), ("knn_majority", False)):
         votes = classifiers.knn_predict(
             bank, bank, labels, weighted=weighted, **options
         )
         expected = predictions.Predictions.of(votes, labels)
-        for field, expected_field in zip(
-            predictions_by_name[name], expected, strict=True
-        ):
-            np.testing.assert_array_equal(field, expected_field)
+        _assert_equal(by_name[name], expected)

@@ -73,7 +73,7 @@ def test_the_threshold_lets_the_share_pass(rate):
 
 
 @pytest.mark.parametrize("levels", [3, 10_000])  # many ties, and none
-def test_the_summary_is_that_of_scikit_learn(levels):
+def test_the_summary_equals_scikit_learn(levels):
     rng = np.random.default_rng(0)
     known = np.rint(rng.normal(1, 1, 80) * levels)
     unknown = np.rint(rng.normal(0, 1, 50) * levels)
@@ -109,6 +109,6 @@ def test_the_summary_is_that_of_scikit_learn(levels):
         ),
     ],
 )
-def test_what_is_refused(call, message):
+def test_wrong_scores_and_rates_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()

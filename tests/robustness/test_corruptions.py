@@ -30,14 +30,14 @@ def images():
 
 @pytest.fixture(scope="module")
 def two_processes():
-    with corruptions.Corruptor(2) as made:
-        yield made
+    with corruptions.Corruptor(2) as corruptor:
+        yield corruptor
 
 
-def corrupt(images, name, severity, seed, indices=None, made=None):
+def corrupt(images, name, severity, seed, indices=None, corruptor=None):
     indices = np.arange(len(images)) if indices is None else np.array(indices)
-    made = made or corruptions.Corruptor(0)
-    return made.corrupt(images, indices, name, severity, seed)
+    corruptor = corruptor or corruptions.Corruptor(0)
+    return corruptor.corrupt(images, indices, name, severity, seed)
 
 
 def blurred(image, sigma):
@@ -76,8 +76,8 @@ def test_impulse_noise_is_the_librarys(images):
         assert changed.size / images.size == pytest.approx(share, rel=0.2)
         assert set(changed) == {0, 255}
         assert np.mean(changed == 255) == pytest.approx(0.5, abs=0.1)
-        theirs = library.corrupt(images[0], severity, "impulse_noise")
-        assert np.mean(theirs != images[0]) == pytest.approx(share, rel=0.3)
+        unseeded = library.corrupt(images[0], severity, "impulse_noise")
+        assert np.mean(unseeded != images[0]) == pytest.approx(share, rel=0.3)
 
 
 @pytest.mark.parametrize("name", config.CORRUPTIONS)
@@ -85,30 +85,31 @@ def test_every_corruption_at_every_severity(images, name, two_processes, capfd):
     """A stronger one changes more; processes and chunks change nothing."""
     changes = []
     for severity in range(1, 6):
-        made = corrupt(images, name, severity, 0)
-        assert made.shape == images.shape and made.dtype == np.uint8
-        changes.append(np.abs(made - images.astype(float)).mean())
+        corrupted = corrupt(images, name, severity, 0)
+        assert corrupted.shape == images.shape
+        assert corrupted.dtype == np.uint8
+        changes.append(np.abs(corrupted - images.astype(float)).mean())
     assert min(changes) > 1
     assert changes[4] > changes[0]
     for extreme in (0, 255):
         corrupt(np.full_like(images[:1], extreme), name, 5, 0)
     assert capfd.readouterr().out == ""
     many = photos(40)
-    whole = corrupt(many, name, 2, 11, made=two_processes)
+    whole = corrupt(many, name, 2, 11, corruptor=two_processes)
     assert whole.shape == many.shape
-    here = corrupt(many[31:34], name, 2, 11, range(31, 34))
-    np.testing.assert_array_equal(here, whole[31:34])
+    part = corrupt(many[31:34], name, 2, 11, range(31, 34))
+    np.testing.assert_array_equal(part, whole[31:34])
 
 
-def test_the_librarys_own_are_the_librarys(images):
+def test_corruptions_of_the_library_leave_its_generator_alone(images):
     state = np.random.get_state()
     fog = corrupt(images[:1], "fog", 3, seed=7, indices=[5])[0]
     np.testing.assert_equal(np.random.get_state(), state)
     import imagecorruptions as library
 
-    jpeg = library.corrupt(images[0], 2, "jpeg_compression")
-    ours = corrupt(images[:1], "jpeg_compression", 2, 0)[0]
-    np.testing.assert_array_equal(ours, jpeg)
+    expected = library.corrupt(images[0], 2, "jpeg_compression")
+    jpeg = corrupt(images[:1], "jpeg_compression", 2, 0)[0]
+    np.testing.assert_array_equal(jpeg, expected)
     assert (fog != library.corrupt(images[0], 3, "fog")).any()
 
 
@@ -147,11 +148,11 @@ def test_processes_import_no_tensorflow():
 def test_errors_and_the_end_of_a_process_are_raised_here(two_processes):
     small = np.zeros([2, 8, 8, 3], np.uint8)
     with pytest.raises(AttributeError, match="at least 32 pixels"):
-        corrupt(small, "fog", 1, 0, made=two_processes)
-    with corruptions.Corruptor(1) as made:
-        made._programs[0].kill()
+        corrupt(small, "fog", 1, 0, corruptor=two_processes)
+    with corruptions.Corruptor(1) as corruptor:
+        corruptor._programs[0].kill()
         with pytest.raises(RuntimeError, match="ended, exit status -9"):
-            corrupt(photos(2), "fog", 1, 0, made=made)
+            corrupt(photos(2), "fog", 1, 0, corruptor=corruptor)
 
 
 def test_opencv_needs_no_display_libraries():

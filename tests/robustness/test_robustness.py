@@ -30,19 +30,21 @@ def small_split():
     return data.from_arrays(*small_images(), CLASSES, "small", "test")
 
 
-def run_of(test=None, classifiers=("linear", "pretrained"), **settings):
-    """What is asked of a run."""
+def make_run(test=None, classifiers=("linear", "pretrained"), **settings):
+    """A run by the attributes that are read."""
     test = test or small_split()
-    own = config.PretrainSettings("unused", **{"image_size": 32, **settings})
+    pretraining = config.PretrainSettings(
+        "unused", **{"image_size": 32, **settings}
+    )
     return types.SimpleNamespace(
-        settings=own,
-        data_settings=own,
+        settings=pretraining,
+        data_settings=pretraining,
         source=lambda split: test,
         classifiers=classifiers,
     )
 
 
-def made(run=None, **changed):
+def prepared(run=None, **changed):
     settings = config.EvaluateSettings(
         "unused",
         **{
@@ -52,7 +54,7 @@ def made(run=None, **changed):
             **changed,
         },
     )
-    return robustness.Robustness(settings, run or run_of())
+    return robustness.Robustness(settings, run or make_run())
 
 
 def read(source):
@@ -68,44 +70,47 @@ def classify(source):
     near = np.exp(-np.abs(level[:, None] - [34, 74, 154]) / 20)
     sharp = np.eye(3)[labels] * 0.7 + 0.1
     linear = near / near.sum(axis=1, keepdims=True)
-    found = {"linear": linear, "pretrained": sharp}
+    probabilities = {"linear": linear, "pretrained": sharp}
     return {
-        name: measures.Predictions.of(x, labels) for name, x in found.items()
+        name: measures.Predictions.of(rows, labels)
+        for name, rows in probabilities.items()
     }
 
 
 def corrupted(images, name, severity):
-    with corruptions.Corruptor(0) as here:
-        return here.corrupt(images, np.arange(len(images)), name, severity, 0)
+    with corruptions.Corruptor(0) as corruptor:
+        return corruptor.corrupt(
+            images, np.arange(len(images)), name, severity, 0
+        )
 
 
 @pytest.fixture(scope="module")
-def seen():
+def classified():
     """The images that were classified, in the order of the calls."""
     return []
 
 
 @pytest.fixture(scope="module")
-def results(seen):
-    def watched(source):
+def results(classified):
+    def record(source):
         assert (source.name, source.class_names) == ("small", CLASSES)
-        seen.append(read(source))
+        classified.append(read(source))
         return classify(source)
 
-    return made().measure(watched)
+    return prepared().measure(record)
 
 
-def test_the_clean_images_and_every_condition_are_classified(results, seen):
+def test_clean_images_and_all_conditions_are_classified(results, classified):
     images, labels = small_images()
-    np.testing.assert_array_equal(seen[0][0], images)
+    np.testing.assert_array_equal(classified[0][0], images)
     conditions = [(name, s) for name in NAMES for s in (1, 5)]
-    assert len(seen) == 1 + len(conditions)
-    for condition, got in zip(conditions, seen[1:], strict=True):
+    assert len(classified) == 1 + len(conditions)
+    for condition, got in zip(conditions, classified[1:], strict=True):
         np.testing.assert_array_equal(got[0], corrupted(images, *condition))
         np.testing.assert_array_equal(got[1], labels)
 
 
-def test_results_are_the_measures_of_each_condition(results, seen):
+def test_results_are_the_measures_of_each_condition(results, classified):
     assert json.loads(json.dumps(results)) == results
     score_rows.check({"corruptions": results})
     assert {k: v for k, v in results.items() if not isinstance(v, dict)} == {
@@ -115,12 +120,12 @@ def test_results_are_the_measures_of_each_condition(results, seen):
         "seed": 0,
         "reference": None,
     }
-    images, labels = seen[4]  # contrast 5
+    images, labels = classified[4]  # contrast 5
     source = data.from_arrays(images, labels, CLASSES)
-    found = classify(source)["linear"]
+    linear = classify(source)["linear"]
     assert results["linear"]["results"]["contrast"]["5"] == {
-        "top_1": np.mean(found.predicted == labels),
-        "ece": found.calibration_error(15),
+        "top_1": np.mean(linear.predicted == labels),
+        "ece": linear.calibration_error(15),
     }
     assert set(results["linear"]["results"]) == set(NAMES)
     ece = pytest.approx(0.2)
@@ -146,36 +151,37 @@ def test_means(results):
 
 
 def test_progress_is_a_line_per_corruption(capfd):
-    made(corruption_severities=(3,)).measure(classify)
+    prepared(corruption_severities=(3,)).measure(classify)
     lines = capfd.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines] == list(NAMES)
     assert lines[0].endswith(", stage 1 1.0000")
 
 
 def test_drawn_images_are_the_same_for_all_and_in_chunks(
-    results, seen, monkeypatch
+    results, classified, monkeypatch
 ):
     drawn = []
 
-    def watched(source):
+    def record(source):
         drawn.append(read(source))
         return classify(source)
 
-    five = made(corruption_images=5)
-    measured = five.measure(watched)
+    five = prepared(corruption_images=5)
+    measured = five.measure(record)
     assert measured["images"] == 5 and len(drawn) == 5
-    everything = small_images()[0]
-    at = [np.flatnonzero((everything == i).all((1, 2, 3))) for i in drawn[0][0]]
-    at = np.concatenate(at)
-    assert len(set(at)) == 5 and (np.diff(at) > 0).all()
-    for subset, whole in zip(drawn, seen, strict=True):
-        np.testing.assert_array_equal(subset[0], whole[0][at])
-        np.testing.assert_array_equal(subset[1], whole[1][at])
+    images, _ = small_images()
+    positions = np.concatenate(
+        [np.flatnonzero((images == i).all((1, 2, 3))) for i in drawn[0][0]]
+    )
+    assert len(set(positions)) == 5 and (np.diff(positions) > 0).all()
+    for subset, whole in zip(drawn, classified, strict=True):
+        np.testing.assert_array_equal(subset[0], whole[0][positions])
+        np.testing.assert_array_equal(subset[1], whole[1][positions])
     # Too many to hold: two chunks of a batch each, read every time.
     monkeypatch.setattr(corruptions, "_HELD_BYTES", 4 * 3 * 32**2)
     monkeypatch.setattr(corruptions, "_READ_BATCH", 4)
     whole, drawn[:] = drawn[:], []
-    assert five.measure(watched) == measured
+    assert five.measure(record) == measured
     assert [len(i) for i, _ in drawn] == [4, 1] * 5
     for k, (images, _) in enumerate(whole):
         parts = [drawn[2 * k][0], drawn[2 * k + 1][0]]
@@ -202,7 +208,7 @@ def reference(results, tmp_path):
 
 def test_each_classifier_has_its_reference(reference):
     """A run against itself is at 100."""
-    measured = made(reference_evaluation=reference()).measure(classify)
+    measured = prepared(reference_evaluation=reference()).measure(classify)
     assert measured["linear"]["mce"] == pytest.approx(100)
     assert measured["linear"]["relative_mce"] == pytest.approx(100)
     # Never wrong: there is nothing to divide by.
@@ -215,7 +221,9 @@ def test_each_classifier_has_its_reference(reference):
             for cell in row.values():
                 cell["top_1"] = 0.5
 
-    measured = made(reference_evaluation=reference(change)).measure(classify)
+    measured = prepared(reference_evaluation=reference(change)).measure(
+        classify
+    )
     linear = measured["linear"]
     errors = [
         np.mean([1 - cell["top_1"] for cell in row.values()])
@@ -235,6 +243,11 @@ def drop(*keys):
     return change
 
 
+def be_of_other_images(contents):
+    contents["dataset"] = "other"
+    contents["corruptions"]["seed"] = 1
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -245,22 +258,14 @@ def drop(*keys):
             "with no linear contrast 1, no linear contrast 5$",
         ),
         (
-            drop("corruptions", "pretrained", "results", NAMES[0], "5"),
-            "with no pretrained gaussian_noise 5$",
-        ),
-        (
-            lambda c: c.update(dataset="other", image_size=64),
-            r"dataset other \(here small\), image_size 64 \(here 32\)$",
-        ),
-        (
-            lambda c: c["corruptions"].update(images=3, seed=1),
-            r"images 3 \(here 12\), seed 1 \(here 0\)$",
+            be_of_other_images,
+            r"dataset other \(here small\), seed 1 \(here 0\)$",
         ),
     ],
 )
 def test_references_that_do_not_fit(reference, change, message):
     with pytest.raises(ValueError, match=message):
-        made(reference_evaluation=reference(change))
+        prepared(reference_evaluation=reference(change))
 
 
 @pytest.mark.parametrize(
@@ -268,24 +273,23 @@ def test_references_that_do_not_fit(reference, change, message):
     [
         ("corruption_images", 13, "_images must be at most 12.*got 13"),
         ("reference_evaluation", "no.json", "must be alexnet or.*no.json"),
-        ("reference_evaluation", __file__, "must be alexnet or.*test_robust"),
         ("reference_evaluation", "alexnet", "1000 classes of .*the 3 of smal"),
     ],
 )
 def test_checks_before_any_work(name, value, message):
     with pytest.raises(ValueError, match=message):
-        made(**{name: value})
+        prepared(**{name: value})
 
 
-def test_what_no_run_can_have_is_found_before_any_work(monkeypatch):
+def test_runs_that_cannot_be_corrupted_are_refused_before_any_work(monkeypatch):
     with pytest.raises(ValueError, match="--corruptions must be none for a r"):
-        made(run_of(classifiers=()))
+        prepared(make_run(classifiers=()))
     with pytest.raises(ValueError, match="at least 32 pixels, got 31"):
-        made(run_of(image_size=31))
-    made()
+        prepared(make_run(image_size=31))
+    prepared()
     monkeypatch.setitem(__import__("sys").modules, "imagecorruptions", None)
     with pytest.raises(ImportError, match=r"pip install 'supcon_tf\[corrupti"):
-        made()
+        prepared()
 
 
 def test_alexnet_is_a_reference_of_1000_classes():
@@ -294,7 +298,7 @@ def test_alexnet_is_a_reference_of_1000_classes():
     settings = config.EvaluateSettings(
         "x", corruptions="generated", reference_evaluation="alexnet"
     )
-    (errors, clean) = robustness.load_references(settings, run_of(imagenet))[
+    (errors, clean) = robustness.load_references(settings, make_run(imagenet))[
         "linear"
     ]
     assert errors["contrast"]["5"] == 0.9927 and clean == 0.43478
@@ -306,8 +310,7 @@ class TinyCorrupted(tfds.core.GeneratorBasedBuilder):
     __module__ = _MODULE
     VERSION = tfds.core.Version("1.0.0")
     BUILDER_CONFIGS = [
-        tfds.core.BuilderConfig(name=f"{name}_{severity}")
-        for name in NAMES
+        tfds.core.BuilderConfig(name=f"contrast_{severity}")
         for severity in (1, 5)
     ]
     CLASSES, LABELS = CLASSES, None
@@ -338,7 +341,7 @@ class TinyCorrupted(tfds.core.GeneratorBasedBuilder):
 
 
 @pytest.fixture(scope="module")
-def of_tfds(tmp_path_factory):
+def tfds_settings(tmp_path_factory):
     root = str(tmp_path_factory.mktemp("tfds"))
     for tfds_config in TinyCorrupted.BUILDER_CONFIGS:
         builder = TinyCorrupted(data_dir=root, config=tfds_config)
@@ -349,52 +352,53 @@ def of_tfds(tmp_path_factory):
 @pytest.mark.slow(but=["5-:1.0.0"])
 @pytest.mark.parametrize("version", ["", ":1.0.0"])
 @pytest.mark.parametrize("images", [None, 5])
-def test_tfds_gives_what_is_generated(of_tfds, images, version):
+def test_tfds_images_give_the_generated_results(tfds_settings, images, version):
     """Bytes of the right size reach the classifier as they are."""
-    generated = made(corruption_images=images).measure(classify)
+    options = {"corruption_images": images, "corruption_names": ("contrast",)}
+    generated = prepared(**options).measure(classify)
     name = "tfds:tiny_corrupted" + version
-    measured = made(
-        run_of(**of_tfds), corruptions=name, corruption_images=images
-    ).measure(classify)
+    run = make_run(**tfds_settings)
+    measured = prepared(run, corruptions=name, **options).measure(classify)
     assert measured == {**generated, "source": name}
 
 
 @pytest.mark.not_quick
-def test_tfds_sets_that_are_not_the_runs(of_tfds):
+def test_tfds_sets_that_are_not_the_runs(tfds_settings):
     images, labels = small_images()
 
-    def of(*arrays, **changed):
+    def prepared_on(*arrays, **changed):
         test = data.from_arrays(*arrays, split="test")
-        run = run_of(test, **of_tfds)
-        return made(run, corruptions="tfds:tiny_corrupted", **changed)
+        options = {"corruption_names": ("contrast",), **changed}
+        run = make_run(test, **tfds_settings)
+        return prepared(run, corruptions="tfds:tiny_corrupted", **options)
 
     with pytest.raises(ValueError, match="other classes in tfds:tiny_corrupt"):
-        of(images, labels, ("a", "b", "c"))
+        prepared_on(images, labels, ("a", "b", "c"))
     with pytest.raises(ValueError, match="the 9 test images of small, got 12"):
-        of(images[:9], labels[:9], CLASSES, "small")
+        prepared_on(images[:9], labels[:9], CLASSES, "small")
     with pytest.raises(ValueError, match="must name a TFDS set, got .*/fog_1"):
-        of(images, labels, CLASSES, corruption_names=("fog",))
+        prepared_on(images, labels, CLASSES, corruption_names=("fog",))
     reverse = images[::-1], labels[::-1], CLASSES
-    of(*reverse).measure(classify)
+    prepared_on(*reverse).measure(classify)
     with pytest.raises(ValueError, match="the same order, got other labels in"):
-        of(*reverse, corruption_images=5).measure(classify)
+        prepared_on(*reverse, corruption_images=5).measure(classify)
 
 
-def test_cifar_names_of_tfds_are_its_own(monkeypatch):
+def test_cifar_configurations_are_named_as_in_tfds(monkeypatch):
     from tensorflow_datasets.image_classification import cifar10_corrupted
 
-    known = {c.name for c in cifar10_corrupted._make_builder_configs()}
-    asked = []
+    names = {c.name for c in cifar10_corrupted._make_builder_configs()}
+    loaded = []
 
     def load(name, split, data_dir):
-        asked.append(name.removeprefix("tfds:cifar10_corrupted/"))
+        loaded.append(name.removeprefix("tfds:cifar10_corrupted/"))
         assert (split, data_dir) == ("test", None)
         return small_split()
 
     monkeypatch.setattr(data, "load", load)
-    made(
+    prepared(
         corruptions="tfds:cifar10_corrupted",
         corruption_names=config.CORRUPTIONS,
         corruption_severities=(1, 2, 3, 4, 5),
     )
-    assert len(set(asked)) == 75 and set(asked) <= known
+    assert len(set(loaded)) == 75 and set(loaded) <= names

@@ -76,7 +76,7 @@ def test_what_it_is_and_how_it_was_made(run):
     assert model["Classes"] == "3: bright, dark, mid"
     assert training["Epochs done"] == "2 of 2"
     for part in (
-        *("batch_size 16", "augmentation simaugment", "temperature 0.1"),
+        *("batch_size 16", "augmentation identity", "temperature 0.1"),
         *("optimizer ", "learning_rate 1.0", "precision float32", "seed 0"),
     ):
         assert part in training["Stage 1"]

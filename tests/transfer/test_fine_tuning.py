@@ -181,7 +181,7 @@ commands.run("transfer")
 
 
 @pytest.mark.slow
-def test_what_is_killed_goes_on_where_it_was(finished_run, image_folder):
+def test_a_killed_training_goes_on_to_the_same(finished_run, image_folder):
     flags = [
         f"--run_dir={finished_run.path}",
         "--dataset=folder",
@@ -198,14 +198,14 @@ def test_what_is_killed_goes_on_where_it_was(finished_run, image_folder):
     killed = forks.run(KILLED, *flags, "--name=killed")
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     stage = finished_run.stage("killed")
-    assert {x.name for x in stage.trainings.iterdir()} == {"0000", "0001"}
+    assert {path.name for path in stage.trainings.iterdir()} == {"0000", "0001"}
     again = forks.run(TOOL, *flags, "--name=killed", "--resume")
     assert again.returncode == 0, again.stderr
     assert "resumed" in again.stdout
     expected = finished_run.stage("whole")
     for key, value in run_files.read_arrays(expected.predictions_file).items():
-        got = run_files.read_arrays(stage.predictions_file)[key]
-        np.testing.assert_array_equal(got, value)
+        resumed = run_files.read_arrays(stage.predictions_file)[key]
+        np.testing.assert_array_equal(resumed, value)
     finished = forks.run(TOOL, *flags, "--name=killed", "--resume")
     assert finished.returncode == 0, finished.stderr
     table = finished.stdout.splitlines()

@@ -47,8 +47,8 @@ def minimised(rows, labels, num_classes, l2):
     def loss(flat):
         weights = flat.reshape(num_classes, -1)
         logits = rows @ weights[:, 1:].T + weights[:, 0]
-        own = logits[np.arange(len(rows)), labels]
-        total = np.sum(special.logsumexp(logits, axis=1) - own)
+        label_logits = logits[np.arange(len(rows)), labels]
+        total = np.sum(special.logsumexp(logits, axis=1) - label_logits)
         errors = special.softmax(logits, axis=1)
         errors[np.arange(len(rows)), labels] -= 1
         gradient = np.c_[
@@ -64,7 +64,7 @@ def minimised(rows, labels, num_classes, l2):
 
 
 @pytest.mark.parametrize("num_classes", [2, 4])
-def test_the_path_is_that_of_the_formula(num_classes):
+def test_every_strength_minimises_the_formula(num_classes):
     method, images, labels = make(num_classes, l2_values=12)
     strengths = [cell["l2"] for cell in method.cells]
     np.testing.assert_allclose(strengths, 10.0 ** np.arange(5, -7, -1))
@@ -81,7 +81,7 @@ def test_the_path_is_that_of_the_formula(num_classes):
         np.testing.assert_allclose(method.predict(), expected[60:], atol=2e-4)
 
 
-def test_the_path_does_not_depend_on_the_way():
+def test_the_optimum_does_not_depend_on_earlier_strengths():
     path, *_ = make(4)
     for cell in path.cells[8:33:4]:
         path.fit(ALL, cell, seed=0)
@@ -119,7 +119,7 @@ def test_too_few_iterations_are_counted_and_not_printed(recwarn):
     assert not recwarn.list
 
 
-def test_each_of_several_labels_is_a_regression_of_its_own():
+def test_several_labels_are_separate_regressions():
     rng = np.random.default_rng(1)
     rows = rng.normal(size=[50, 5]).astype(np.float32)
     labels = (rows[:, :4] + rng.normal(size=[50, 4]) > 0.5).astype(np.uint8)
@@ -127,16 +127,16 @@ def test_each_of_several_labels_is_a_regression_of_its_own():
     probe = linear_probe.LinearProbe(4, max_iterations=500)
     for l2 in (1.0, 0.03):  # the second from the first
         assert probe.fit(rows, labels, l2)["converged"]
-    for place in (0, 1):
+    for label in (0, 1):
 
-        def loss(weights, own=labels[:, place]):
+        def loss(weights, truth=labels[:, label]):
             logits = rows @ weights[1:] + weights[0]
-            total = np.sum(np.logaddexp(0, logits) - own * logits)
+            total = np.sum(np.logaddexp(0, logits) - truth * logits)
             return total + 0.03 * np.sum(weights[1:] ** 2)
 
         best = optimize.minimize(loss, np.zeros(6), options={"gtol": 1e-5}).x
-        np.testing.assert_allclose(probe.kernel[:, place], best[1:], atol=2e-3)
-        np.testing.assert_allclose(probe.bias[place], best[0], atol=2e-3)
+        np.testing.assert_allclose(probe.kernel[:, label], best[1:], atol=2e-3)
+        np.testing.assert_allclose(probe.bias[label], best[0], atol=2e-3)
     probabilities = probe.predict(rows)
     logits = rows @ probe.kernel[:, :2] + probe.bias[:2]
     np.testing.assert_allclose(

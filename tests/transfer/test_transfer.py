@@ -32,7 +32,7 @@ def results(finished_run):
     return transfer.transfer_encoder(settings_for(finished_run))
 
 
-def test_results_are_those_of_the_file(results, finished_run):
+def test_results_equal_the_file(results, finished_run):
     stage = finished_run.stage("digits")
     saved = json.loads((stage.path / "transfer.json").read_text())
     assert saved == results
@@ -54,7 +54,7 @@ def test_chosen_is_the_best_on_the_validation_images(results):
     for draw in results["draws"]:
         assert draw["training_images"] == 60
         assert draw["validation_images"] == 30
-        best = max(draw["sweep"], key=lambda x: (x["top_1"], -x["nll"]))
+        best = max(draw["sweep"], key=lambda row: (row["top_1"], -row["nll"]))
         assert draw["chosen"] == {"l2": best["l2"]}
         assert draw["validation"]["top_1"] == best["top_1"]
 
@@ -135,7 +135,7 @@ def test_the_tool_prints_the_table(results, finished_run, monkeypatch, capsys):
         ({"dataset": "folder", "data_dir": "nowhere"}, "must be a folder, got"),
     ],
 )
-def test_mistakes_are_found_before_anything_is_lost(
+def test_wrong_settings_are_refused_before_files_are_lost(
     results, finished_run, overrides, message
 ):
     file = finished_run.stage("digits").path / "transfer.json"

@@ -8,10 +8,10 @@ import numpy as np
 import tensorflow as tf
 
 _MOST_PROBABILITIES = 10**8  # that predictions.npz holds: 400 MB
-_KEPT_CLASSES = 10  # of an example, where not all fit
+_MOST_CLASSES = 10  # of an example, where not all fit
 
 
-class Kept(NamedTuple):
+class Probabilities(NamedTuple):
     """Probabilities as predictions.npz holds them.
 
     Attributes:
@@ -24,10 +24,10 @@ class Kept(NamedTuple):
     classes: np.ndarray | None
 
 
-def keep(probabilities: np.ndarray, num_examples: int) -> Kept:
+def truncate(probabilities: np.ndarray, num_examples: int) -> Probabilities:
     """The probabilities [..., classes] that predictions.npz has room for."""
     num_classes = probabilities.shape[-1]
     if num_examples * num_classes <= _MOST_PROBABILITIES:
-        return Kept(probabilities, None)
-    highest = tf.math.top_k(probabilities, min(_KEPT_CLASSES, num_classes))
-    return Kept(highest.values.numpy(), highest.indices.numpy())
+        return Probabilities(probabilities, None)
+    highest = tf.math.top_k(probabilities, min(_MOST_CLASSES, num_classes))
+    return Probabilities(highest.values.numpy(), highest.indices.numpy())
