@@ -16,7 +16,6 @@ from supcon_tf.clients import paths
 from supcon_tf.disk import files, origins
 from supcon_tf.serving import metadata
 from supcon_tf.training import console, runs
-from tests import small_export
 
 REPRESENT = {
     "inputs": {"image_bytes": tf.TensorSpec([None], tf.string)},
@@ -56,10 +55,9 @@ def run(tmp_path, tiny_settings):
 
 
 @pytest.fixture
-def directory(run):
+def directory(run, small_run):
     """A SavedModel, complete but for its metadata."""
-    export = small_export.run_dir() / "export" / "1"
-    return shutil.copytree(export, run.export / "1")
+    return shutil.copytree(small_run / "export" / "1", run.export / "1")
 
 
 def sha256(run, step):
