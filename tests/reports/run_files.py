@@ -20,7 +20,7 @@ HOSTILE = (
     "ein_name_ohne_leerzeichen_der_nirgends_umbrechen_kann_aber_muss",
 )
 DIGITS = tuple("0123456789")
-ALL = ("evaluation", "corruptions", "samples", "reference")
+ALL = ("evaluation", "corruptions", "samples", "reference", "diagnostics")
 
 
 def bare_run(name="run", **filled):
@@ -49,13 +49,19 @@ def write_run(
 ):
     """Writes a run directory, of images of `size` pixels.
 
-    `skill` is how far the right class' logit is above the others, `parts` are
-    those of ALL that there are beside the pretraining, `settings` its own.
+    `skill` is the distance of the right class' logit from the others, `parts`
+    are the parts of ALL beside the losses of the pretraining, and `settings`
+    are settings of the pretraining.
     """
     rng, files = np.random.default_rng(seed), run_files.RunDirectory(path)
     settings = {"epochs": epochs, "warmup_epochs": 1.0, **settings}
     files.create(config.PretrainSettings(str(path), **settings), class_names)
-    _write_lines(files, _epochs(epochs, skill, rng))
+    lines = _epochs(epochs, skill, rng)
+    if "diagnostics" not in parts:
+        lines = [
+            {key: line[key] for key in ("epoch", "loss")} for line in lines
+        ]
+    _write_lines(files, lines)
     if "evaluation" not in parts:
         return path
     linear = files.stage("linear")
@@ -105,7 +111,7 @@ def _epochs(epochs, skill, rng):
             "learning_rate": 0.25 * np.cos(epoch / epochs * 1.57),
             "examples/s": 600 + rng.normal(0, 30),
             "data_wait": 0.01,
-            "a figure of its own <&>": float(epoch),
+            "a figure of a user <&>": float(epoch),
         }
         if epoch % 5 == 0:
             line["knn_accuracy"] = 1 - 0.9 * share

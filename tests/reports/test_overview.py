@@ -111,7 +111,9 @@ def test_settings_in_which_runs_differ():
 
 
 def test_the_commands_repeat_the_run(tmp_path):
-    path = run_files.write_run(tmp_path / "a run's", temperature=0.07)
+    path = run_files.write_run(
+        tmp_path / "a run's", parts=("evaluation",), temperature=0.07
+    )
     body = pages.section("reproduction", contents.read_run(path, "a"))
     lines = [
         shlex.split(html.unescape(re.sub("<[^>]*>", "", line)))

@@ -1,6 +1,7 @@
 """Exports of models that `fit` trained: each answers as the model itself."""
 
 import json
+import subprocess
 import sys
 
 import numpy as np
@@ -93,6 +94,15 @@ def test_an_encoder_alone_represents(tmp_path, monkeypatch, capsys):
     assert json.loads(request.read_text())["signature_name"] == "represent"
     printed = capsys.readouterr().out
     assert "no requests for TF Serving: this must have" in printed
+
+
+@pytest.mark.slow
+def test_the_room_is_imported_without_the_extra():
+    program = (
+        "import sys; sys.modules['tensorflow_serving'] = None; "
+        "import supcon_tf.serving"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_arguments_that_do_not_fit_are_named(tmp_path):
