@@ -76,17 +76,18 @@ class Bank(tf.Module):
             "ids": self._tables["ids"].lookup(tf.cast(rows, tf.int64)),
             "similarities": similarities,
             "classes": self._tables["classes"].lookup(labels),
-            **self._is_known(representations, similarities),
+            **self.known(representations),
         }
 
     def known(self, representations: tf.Tensor) -> dict[str, tf.Tensor]:
         """`is_known` of representations [N, dim]; {} without a threshold."""
         if self._threshold is None:
             return {}
-        cosines = None
-        if not self._by_distance:
-            cosines = self._cosines(representations)
-        return self._is_known(representations, cosines)
+        if self._by_distance:
+            scores = -self._distances(representations)
+        else:  # the same product as that of `search`, which a graph has once
+            scores = tf.reduce_max(self._cosines(representations), axis=1)
+        return {"is_known": scores >= self._threshold.minimum}
 
     @property
     def _by_distance(self) -> bool:
@@ -99,17 +100,6 @@ class Bank(tf.Module):
         """Cosines [N, rows]."""
         unit = tf.math.l2_normalize(representations, axis=1)
         return tf.matmul(unit, self.rows, transpose_b=True)
-
-    def _is_known(
-        self, representations: tf.Tensor, cosines: tf.Tensor | None
-    ) -> dict[str, tf.Tensor]:
-        if self._threshold is None:
-            return {}
-        if self._by_distance:
-            scores = -self._distances(representations)
-        else:
-            scores = tf.reduce_max(cosines, axis=1)
-        return {"is_known": scores >= self._threshold.minimum}
 
     def _distances(self, representations: tf.Tensor) -> tf.Tensor:
         """Mahalanobis distances [N] to the nearest class mean."""

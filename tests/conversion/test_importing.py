@@ -320,7 +320,7 @@ def plus(name, shape=(3,)):
         (
             "google_supcon",
             without("ContrastiveModel/Encoder/batch_normalization/beta"),
-            "a convolution and a batch norm for each of the 53 places",
+            "a convolution and a batch norm for each of the 53 positions",
         ),
         (
             "simclr_tf2",
