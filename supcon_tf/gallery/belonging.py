@@ -47,8 +47,10 @@ def fit(
         except exceptions.InvalidValue:  # half of the rows has one of a class
             score, aurocs = "neighbors", {}
             scores = _scores_of_rows(gallery, score)
+    elif score == "mahalanobis":
+        scores = gallery.mahalanobis.scores(held_out)
     else:
-        scores = store.belonging_scores(gallery, score, held_out)
+        scores = gallery.search(held_out, k=1)[0][:, 0]
     if not len(scores):
         return None
     minimum = measures.known_threshold(scores, known_rate)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 import pathlib
@@ -173,11 +172,11 @@ class Searcher:
         Of an array, a hash of its representation.
         """
         if self.takes_texts:
-            return _hash(str(example).encode())
+            return store.digest(str(example).encode())
         if _is_file(example):
             content = pathlib.Path(example).read_bytes()
             return int(inspection.digest(tf.constant(content)))
-        return _hash(np.ascontiguousarray(row).tobytes())
+        return store.digest(np.ascontiguousarray(row).tobytes())
 
     def save(self) -> None:
         """Writes the gallery in the place of the one on the disk.
@@ -290,12 +289,6 @@ def _default_id(example: object, digest: int) -> str:
 
 def _is_file(example: object) -> bool:
     return isinstance(example, str | os.PathLike) and os.path.exists(example)
-
-
-def _hash(content: bytes) -> int:
-    """The first 8 bytes of the SHA-256."""
-    digest = hashlib.sha256(content).digest()
-    return int.from_bytes(digest[:8], "little", signed=True)
 
 
 def _answers(
