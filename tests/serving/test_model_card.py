@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from supcon_tf import config, evaluation, run_files, scores
-from supcon_tf.disk import files
+from supcon_tf.disk import files, origins
 from supcon_tf.serving import metadata, model_card
 from supcon_tf.settings import from_flagfile
 from supcon_tf.training import runs
@@ -137,7 +137,7 @@ def test_test_classes_that_training_never_saw_are_listed(run, written):
     measured = {
         "dataset": "folder",
         "test_examples": 21,
-        "encoder": run.latest_checkpoint(),
+        "made_of": {"encoder": origins.identity(run.latest_checkpoint())},
         "test_classes": ["dawn", "dusk"],
         "knn_among_test": {"top_1": 0.75},
         "retrieval": {
@@ -156,7 +156,7 @@ def test_test_classes_that_training_never_saw_are_listed(run, written):
         "Retrieval (R-precision)": "37.5%",
         "Retrieval (mAP@R)": "25.0%",
     }
-    measured["encoder"] = "x/checkpoints/step-00000099"
+    measured["made_of"]["encoder"]["sha256"] = "0" * 64
     files.write_json(stage.evaluation_file, measured)
     assert written()[0]["Measures"]["All"] == "not measured"
 
