@@ -145,9 +145,12 @@ def _cells(row: model.Row, top: int) -> dict[str, object]:
                 cells[f"top_{rank}_class"] = name
                 cells[f"top_{rank}_{score}"] = _rounded(value)
             return cells
-    others = ("path", "text", "error")
-    outputs = {k: v for k, v in row.items() if k not in others}
-    return dict(pair for item in outputs.items() for pair in _columns(*item))
+    return dict(
+        cell
+        for name, output in row.items()
+        if name not in ("path", "text", "error")
+        for cell in _columns(name, output)
+    )
 
 
 def _columns(name: str, output: object) -> Iterator[tuple[str, object]]:

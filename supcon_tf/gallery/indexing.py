@@ -176,12 +176,12 @@ def _read_examples(
         source = _read_source(settings, run, path)
     folder_path = path if os.path.isdir(path) else os.path.dirname(path)
     ids = tuple(os.path.join(folder_path, name) for name in source.ids)
-    twice = store.first_twice(ids)
+    duplicate = store.first_duplicate(ids)
     exceptions.require(
-        twice is None,
+        duplicate is None,
         f"{path} must have files of different names, by which the gallery "
         "calls its rows; rename one",
-        f"two that are called {twice}",
+        f"two that are called {duplicate}",
     )
     digests = source.digests
     if run.is_of_texts:

@@ -109,8 +109,8 @@ class Searcher:
         Args:
           examples: images or texts, as of `Predictor.predict`.
           class_names: of each example; None for none.
-          ids: different texts, one per example, in the place of equal ones of
-            the gallery; None for the paths of images, or hashes.
+          ids: a text per example, all different, whose rows replace rows of
+            equal ids; None for the paths of images, or hashes.
 
         Raises:
           ValueError: the numbers of examples, classes and ids differ, a name
@@ -179,13 +179,13 @@ class Searcher:
         return store.digest(np.ascontiguousarray(row).tobytes())
 
     def save(self) -> None:
-        """Writes the gallery in the place of the one on the disk.
+        """Writes the gallery, which replaces the gallery on the disk.
 
         The threshold stays as it was. `supcon index --known_data=DIR` measures
         it anew, and `--known_rate=0.95` one that comes from the rows.
 
         Raises:
-          ValueError: that one was changed since this one was read.
+          ValueError: another process has changed the gallery on the disk since.
         """
         self.gallery = self.gallery.save(self._path)
 
@@ -324,11 +324,11 @@ def _answers(
             for label in order
             if (has_rows[label] if by_mean else class_scores[label] > 0)
         }
-        known = None if is_known is None else bool(is_known[index])
+        belongs = None if is_known is None else bool(is_known[index])
         name = model.UNKNOWN
-        if known is not False:
+        if belongs is not False:
             name = next(iter(classes), model.UNKNOWN)
-        answers.append(Answer(name, known, classes, matches))
+        answers.append(Answer(name, belongs, classes, matches))
     return answers
 
 

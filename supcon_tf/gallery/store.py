@@ -123,7 +123,7 @@ class Gallery:
         exceptions.require(
             len(set(self.ids)) == len(self.ids),
             "`ids` must be different",
-            first_twice(self.ids),
+            first_duplicate(self.ids),
         )
         lowest = self.labels.min(initial=NO_LABEL)
         highest = self.labels.max(initial=NO_LABEL)
@@ -229,9 +229,9 @@ class Gallery:
         counts = np.bincount(labels, minlength=len(self.class_names))
         return dict(zip(self.class_names, counts.tolist(), strict=True))
 
-    def part(self, is_kept: npt.NDArray[np.bool_]) -> Gallery:
+    def part(self, is_selected: npt.NDArray[np.bool_]) -> Gallery:
         """The rows of a mask [N]; classes without rows are dropped."""
-        rows = np.flatnonzero(is_kept)
+        rows = np.flatnonzero(is_selected)
         labels = self.labels[rows]
         present = np.unique(labels[labels != NO_LABEL])
         # The last entry is that of NO_LABEL.
@@ -308,7 +308,7 @@ class Gallery:
         """The gallery with the rows of another, which replace equal ids.
 
         Raises:
-          ValueError: the other one is of another checkpoint or dimension.
+          ValueError: `other` is of another checkpoint or dimension.
         """
         check_made_of("`other`", other.made_of, self.made_of)
         exceptions.require(
@@ -317,25 +317,29 @@ class Gallery:
             other.dim,
         )
         replaced = {*other.ids}
-        is_kept = np.array([name not in replaced for name in self.ids], bool)
-        kept = self if is_kept.all() else self.part(is_kept)
-        names = list(dict.fromkeys([*kept.class_names, *other.class_names]))
+        is_selected = np.array(
+            [name not in replaced for name in self.ids], bool
+        )
+        remaining = self if is_selected.all() else self.part(is_selected)
+        names = list(
+            dict.fromkeys([*remaining.class_names, *other.class_names])
+        )
         new_labels = np.array(
             [*map(names.index, other.class_names), NO_LABEL], np.int32
         )
         dtype = self.representations.dtype.name
         return dataclasses.replace(
-            kept,
+            remaining,
             representations=np.concatenate(
                 [
-                    kept.representations,
+                    remaining.representations,
                     quantized(other.representations, dtype),
                 ]
             ),
-            labels=np.concatenate([kept.labels, new_labels[other.labels]]),
+            labels=np.concatenate([remaining.labels, new_labels[other.labels]]),
             class_names=tuple(names),
-            ids=kept.ids + other.ids,
-            digests=np.concatenate([kept.digests, other.digests]),
+            ids=remaining.ids + other.ids,
+            digests=np.concatenate([remaining.digests, other.digests]),
             index=None,
         )
 
@@ -346,16 +350,15 @@ class Gallery:
 
         Args:
           path: of the directory.
-          overwrite: whether the gallery there may be another one than that
-            which this one was read from.
+          overwrite: whether the directory may have another gallery than the
+            version that this gallery was read from.
 
         Returns:
           The gallery with its new version and index.
 
         Raises:
-          ValueError: the directory has another gallery, or this one was changed
-            since it was read, and `overwrite` is False; or another process
-            writes it.
+          ValueError: the directory has another gallery or a later version, and
+            `overwrite` is False; or another process writes the gallery.
         """
         path = epath.Path(files.expanded(path, "path"))
         with locks.held(path, "gallery"):
@@ -567,7 +570,7 @@ def _check_size(path: epath.Path, size: int) -> None:
         )
 
 
-def first_twice(names: Sequence[str]) -> str | None:
-    """The first name that was there before; None where all are different."""
+def first_duplicate(names: Sequence[str]) -> str | None:
+    """The first name that repeats an earlier name; None for no such name."""
     counted = set()
     return next((n for n in names if n in counted or counted.add(n)), None)

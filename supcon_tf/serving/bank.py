@@ -19,7 +19,7 @@ class Bank(tf.Module):
 
     Args:
       gallery: the rows.
-      k: of an answer, at most all.
+      k: rows of an answer, at most all.
 
     Raises:
       ValueError: the gallery is empty or too large.
@@ -53,7 +53,7 @@ class Bank(tf.Module):
         self._labels = tf.Variable(
             gallery.labels, trainable=False, dtype=tf.int64
         )
-        # A table has one line or more; without classes nobody reads it.
+        # A table must have a line; without classes no graph reads the table.
         names = gallery.class_names or ("none",)
         self._lines = {"ids": gallery.ids, "classes": names}
 
@@ -76,10 +76,10 @@ class Bank(tf.Module):
             "ids": self._tables["ids"].lookup(tf.cast(rows, tf.int64)),
             "similarities": similarities,
             "classes": self._tables["classes"].lookup(labels),
-            **self.known(representations),
+            **self.belonging(representations),
         }
 
-    def known(self, representations: tf.Tensor) -> dict[str, tf.Tensor]:
+    def belonging(self, representations: tf.Tensor) -> dict[str, tf.Tensor]:
         """`is_known` of representations [N, dim]; {} without a threshold."""
         if self._threshold is None:
             return {}
@@ -125,5 +125,5 @@ def line_table(file: str, lines: str) -> tf.lookup.StaticHashTable:
 
 
 def _line(text: str) -> str:
-    """A text as a line: a line break in it becomes a space."""
+    """A text as a line: spaces replace line breaks."""
     return " ".join(text.splitlines()) + "\n"

@@ -134,7 +134,7 @@ def test_an_export_has_the_same_distance():
     minimum = float(scores[20] + scores[21]) / 2  # between two of them
     threshold = gallery.Threshold(minimum, 0.95, score="mahalanobis")
     shelf = dataclasses.replace(shelf, threshold=threshold)
-    known = bank.Bank(shelf, k=3).known(tf.constant(queries))["is_known"]
+    known = bank.Bank(shelf, k=3).belonging(tf.constant(queries))["is_known"]
     similarities, _ = shelf.search(queries, k=1)
     expected = shelf.is_known(queries, similarities)
     assert expected.sum() == 79
