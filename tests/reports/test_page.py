@@ -171,7 +171,7 @@ def test_names_from_data_stay_text(pages):
     outline.feed(text)
     words = "".join(outline.text)
     # Of classes, of a run, of files and of metrics.
-    others = ("<b>&amp;'\"", "test/<i>", "a figure of a user <&>")
+    others = ("<b>&amp;'\"", "test/<i>", "a user's figure <&>")
     for name in (*run_files.HOSTILE, *others):
         assert name in words
     for tag in ("<script", "<i>"):
