@@ -100,7 +100,7 @@ def test_docker_finds_models_and_configurations():
             source, target, mode = mount.split(":")
             assert mode == "ro"
             mounts[target] = source.removeprefix("$PWD/")
-        flags = tf_serving.flags_of(flags)
+        flags = tf_serving.parse_flags(flags)
         for name, value in flags.items():
             if name.endswith("_file"):
                 path = pathlib.PurePath(value)

@@ -46,13 +46,13 @@ def predict(run_dir, images, **options):
 def test_both_ways_give_the_answers_of_the_model(
     small_run, server, images, tmp_path
 ):
-    written = []
+    tables = []
     for index, address in enumerate((None, server.rest)):
         file = tmp_path / f"{index}.csv"
         failed = predict(small_run, images, server=address, output=str(file))
         assert failed == 2
-        written.append(file.read_text("utf-8"))
-    rows = list(csv.DictReader(written[0].splitlines()))
+        tables.append(file.read_text("utf-8"))
+    rows = list(csv.DictReader(tables[0].splitlines()))
     encoder, layer = small_export.encoder_and_classifier()
     for row in rows:
         if row["error"]:
@@ -69,8 +69,8 @@ def test_both_ways_give_the_answers_of_the_model(
     assert sum(not row["error"] for row in rows) == 3
 
     number = r"\d\.\d+(?:e-\d+)?"  # its last digits may differ
-    assert len({re.sub(number, "", text) for text in written}) == 1
-    here, there = ([*map(float, re.findall(number, x))] for x in written)
+    assert len({re.sub(number, "", text) for text in tables}) == 1
+    here, there = ([*map(float, re.findall(number, x))] for x in tables)
     np.testing.assert_allclose(there, here, atol=1e-6)
 
 
@@ -82,12 +82,12 @@ def test_other_signatures(small_run, server, images, tmp_path):
         assert predict(small_run, images, server=server.rest, **options) == 2
         rows = map(json.loads, file.read_text("utf-8").splitlines())
         answers.append([row for row in rows if "error" not in row])
-    for row, near in zip(*answers, strict=True):
+    for row, similar in zip(*answers, strict=True):
         # Prototypes are the first two axes; the class between them has none.
         first, second = row["representation"][:2]
         expected = pytest.approx([first, -1, second], abs=1e-6)
-        assert list(near["similarities"]) == list(NAMES)
-        assert list(near["similarities"].values()) == expected
+        assert list(similar["similarities"]) == list(NAMES)
+        assert list(similar["similarities"].values()) == expected
 
 
 def test_a_damaged_export_is_not_loaded(lengths, images, tmp_path):
@@ -111,11 +111,11 @@ def test_a_file_that_exists_is_kept(small_run, server, images, tmp_path):
     predict(small_run, images, output=str(file), **options)
     assert file.read_text().startswith("path,")
     (tmp_path / "folder.csv").mkdir()
-    for place, message in (
+    for path, message in (
         ("folder.csv", "--output must be a file, got .*folder.csv, a dir"),
         ("out.csv/a.csv", "`output` must be a folder that can be written"),
     ):
-        options = {"output": str(tmp_path / place), "overwrite": True}
+        options = {"output": str(tmp_path / path), "overwrite": True}
         with pytest.raises(ValueError, match=message):
             predict("no export is looked for", images, **options)
 

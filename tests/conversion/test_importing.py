@@ -162,7 +162,7 @@ def write_objects(arrays, path):
     ).write(str(path))
 
 
-def settings_of(run_dir, file_format, path, **options):
+def import_settings(run_dir, file_format, path, **options):
     return config.ImportSettings(
         str(run_dir),
         format=file_format,
@@ -187,7 +187,7 @@ def assert_equal_encoders(model, expected):
     )
 
 
-def head_of(model):
+def head_layers(model):
     head = model.projection_head
     return [*head.hidden, head.projection]
 
@@ -201,7 +201,7 @@ def google_checkpoint(tmp_path_factory):
 def test_a_checkpoint_becomes_a_run(google_checkpoint, tmp_path):
     model = make("resnet50", "cifar")
     conversion.import_weights(
-        settings_of(tmp_path / "run", "google_supcon", google_checkpoint)
+        import_settings(tmp_path / "run", "google_supcon", google_checkpoint)
     )
     run = runs.Run.open(tmp_path / "run")
     assert run.settings.architecture == "resnet50"
@@ -213,7 +213,7 @@ def test_a_checkpoint_becomes_a_run(google_checkpoint, tmp_path):
     checkpoints.restore(
         run.checkpoint, projection_head=restored.projection_head
     )
-    kernels = [head_of(m)[-1].kernel for m in (restored, model)]
+    kernels = [head_layers(m)[-1].kernel for m in (restored, model)]
     np.testing.assert_array_equal(*kernels)
 
 
@@ -222,7 +222,7 @@ def test_a_checkpoint_of_simclr_sets_model_and_settings(tmp_path, monkeypatch):
     path = write_objects(to_simclr(model), tmp_path / "model.ckpt-17")
     monkeypatch.setattr(stages, "pretrain", lambda *arguments: arguments)
     settings, load = conversion.import_weights(
-        settings_of(tmp_path / "run", "simclr_tf2", path)
+        import_settings(tmp_path / "run", "simclr_tf2", path)
     )
     assert (settings.stem, settings.width) == ("imagenet", 1 / 32)
     assert (settings.stem_padding, settings.epochs) == ("same", 0)
@@ -236,7 +236,7 @@ def test_a_checkpoint_of_simclr_sets_model_and_settings(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("architecture", "stem", "file_format", "names", "layers"),
     [
-        ("resnet18", "cifar", "supcontrast", (), head_of),
+        ("resnet18", "cifar", "supcontrast", (), head_layers),
         (
             *("resnet50", "imagenet", "torchvision", ("downsample", "")),
             lambda model: [model.classifier],
@@ -309,6 +309,15 @@ def without(name):
     return lambda arrays: arrays.pop(name)
 
 
+def renamed(old, new, keeps=False):
+    def change(arrays):
+        for name in [name for name in arrays if old in name]:
+            array = arrays[name] if keeps else arrays.pop(name)
+            arrays[name.replace(old, new)] = array
+
+    return change
+
+
 def plus(name, shape=(3,)):
     return lambda arrays: arrays.update({name: np.zeros(shape, np.float32)})
 
@@ -343,6 +352,16 @@ def plus(name, shape=(3,)):
             without("ContrastiveModel/ProjectionHead/dense/bias"),
             "none called ContrastiveModel/ProjectionHead/dense/bias",
         ),
+        (
+            "google_supcon",
+            renamed("BottleneckBlock", "ResidualBlock"),
+            "be of bottlenecks, ResNet-50",
+        ),
+        (
+            "supcontrast",
+            renamed("layer2.0.shortcut.", "layer1.1.shortcut.", keeps=True),
+            r"of resnet50, .*: \[\(0, 1, -1\)\]",
+        ),
         ("torchvision", lambda arrays: None, "more: |no ResNet|known depth"),
     ],
 )
@@ -353,27 +372,6 @@ def test_a_checkpoint_of_another_network_is_named(file_format, change, message):
     change(arrays)
     with pytest.raises(ValueError, match=f"`checkpoint` must .*({message})"):
         importing.assign(foreign.identify(arrays, file_format), model)
-
-
-def test_a_shortcut_that_no_network_here_has_is_refused():
-    model = make("resnet18", "cifar")
-    arrays = to_torch(model)
-    for name in [name for name in arrays if ".layer2.0.shortcut." in name]:
-        new_name = name.replace("layer2", "layer1")
-        arrays[new_name] = arrays[name]
-    weights = foreign.identify(arrays, "supcontrast")
-    with pytest.raises(ValueError, match=r"of resnet18, .*: \[\(0, 0, -1\)\]"):
-        importing.assign(weights, model)
-
-
-def test_basic_blocks_of_tensorflow_are_refused():
-    arrays = to_google(make("resnet50", "cifar"))
-    arrays = {
-        name.replace("BottleneckBlock", "ResidualBlock"): value
-        for name, value in arrays.items()
-    }
-    with pytest.raises(ValueError, match="must be of bottlenecks, ResNet-50"):
-        foreign.identify(arrays, "google_supcon")
 
 
 def test_no_run_is_begun_by_a_bad_checkpoint(google_checkpoint, tmp_path):
@@ -392,7 +390,7 @@ def test_no_run_is_begun_by_a_bad_checkpoint(google_checkpoint, tmp_path):
         (str(tmp_path / "none"), (), "must be a checkpoint of TensorFlow, got"),
         (google_checkpoint, ("fc.",), "`drop` must begin a name of the checkp"),
     ):
-        settings = settings_of(
+        settings = import_settings(
             tmp_path / "run", "google_supcon", path, drop=drop
         )
         with pytest.raises(ValueError, match=message):
@@ -413,7 +411,7 @@ def test_a_pickle_is_not_unpickled(tmp_path):
     opt = argparse.Namespace(epochs=3)
     torch.save({"model": state, "opt": opt, "epoch": 3}, path)
     conversion.import_weights(
-        settings_of(tmp_path / "run", "supcontrast", path)
+        import_settings(tmp_path / "run", "supcontrast", path)
     )
     assert_equal_encoders(runs.Run.open(tmp_path / "run"), model)
     torch.save({"model": state, "evil": re.compile("x")}, path)

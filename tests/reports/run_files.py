@@ -30,7 +30,7 @@ def bare_run(name="run", **filled):
     return run
 
 
-def files_of(path):
+def directory(path):
     """The run directory at a path."""
     return run_files.RunDirectory(path)
 

@@ -72,7 +72,7 @@ def test_another_linear_stage_stands_in(tmp_path):
 def test_a_stage_stands_beside_another_of_its_run(tmp_path):
     """Each with its own evaluation, and the run of both."""
     path = run_files.write_run(tmp_path / "run")
-    first = run_files.files_of(path).stage("linear")
+    first = run_files.directory(path).stage("linear")
     second = shutil.copytree(first.path, path / "fast")
     flags = (second / "settings.flags").read_text()
     (second / "settings.flags").write_text(
@@ -91,7 +91,7 @@ def test_a_stage_stands_beside_another_of_its_run(tmp_path):
     assert all(len(run.epochs) == 24 for run in read)
     assert commands.evaluate(read[2]).endswith("--linear_stage=fast")
     # A card is shown with the stage whose classifier it is of.
-    record = run_files.files_of(path).export / "2/assets.extra/metadata.json"
+    record = run_files.directory(path).export / "2/assets.extra/metadata.json"
     record.parent.mkdir(parents=True)
     exported = {"export": {"linear_stage": "fast"}}
     text = {"classifier": "linear", "settings": exported, "card": {"New": {}}}
@@ -108,7 +108,7 @@ def test_a_run_of_an_earlier_version_has_its_evaluation_itself(
     tmp_path, checkpoint
 ):
     path = run_files.write_run(tmp_path / "run")
-    run, names = run_files.files_of(path), ("evaluation.json", "samples.npz")
+    run, names = run_files.directory(path), ("evaluation.json", "samples.npz")
     stage = run.stage("linear")
     for name in (*names, "predictions.npz", "representations.npz"):
         (stage.path / name).rename(path / name)
