@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import collections
 import dataclasses
+import itertools
 import os
 import re
 import zipfile
@@ -18,12 +19,13 @@ import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from supcon_tf import exceptions, models
-from supcon_tf.conversion.convolutions import STEM, TORCH_BN, Position
+from supcon_tf.conversion.convolutions import STEM, Position, torch_names
 from supcon_tf.disk import files
 
 _BN = ("gamma", "beta", "moving_mean", "moving_variance")
 _SHORTCUTS = {"supcontrast": "shortcut", "torchvision": "downsample"}
 _LEAST_TORCH = (2, 6)
+_MOST_BLOCKS = 64  # of a group that are looked for
 # State of the optimizer beside the weights, by the formats' own names. Counters
 # have no shape.
 _STATES = re.compile(r".*/(Momentum\w*|LARS\w*|ExponentialMovingAverage)")
@@ -216,28 +218,12 @@ def _parse_torch(
         for name, array in arrays.items()
     }
     prefix = "encoder." if "encoder.conv1.weight" in arrays else ""
-    layer_names = {}
-    for name in arrays:
-        match = re.fullmatch(
-            re.escape(prefix) + r"(?:layer(\d)\.(\d+)\.)?"
-            rf"(?:conv(\d)|{shortcut}\.0)\.weight",
-            name,
-        )
-        if not match:
-            continue
-        group, block, conv = match.groups()
-        layer = name.removesuffix(".weight")
-        norm = re.sub(r"conv(\d)$", r"bn\1", layer)
-        if conv is None:
-            norm = layer.removesuffix("0") + "1"
-        position = STEM
-        if group is not None:
-            part = -1 if conv is None else int(conv) - 1
-            position = int(group) - 1, int(block), part
-        layer_names[position] = [
-            name,
-            *(f"{norm}.{weight}" for weight in TORCH_BN),
-        ]
+    positions = itertools.product(range(4), range(_MOST_BLOCKS), range(-1, 3))
+    layer_names = {
+        position: names
+        for position in (STEM, *positions)
+        if (names := torch_names(position, shortcut, prefix))[0] in arrays
+    }
     head = [
         (name, name.removesuffix("weight") + "bias")
         for name in arrays
