@@ -427,7 +427,7 @@ def test_a_pickle_is_not_unpickled(tmp_path):
         ("x/data/0", zipfile.ZIP_DEFLATED, "not compressed, got .* 1000000 by"),
     ],
 )
-def test_an_archive_must_be_to_torch_saves_weights(
+def test_an_archive_must_be_as_torch_saves_weights(
     name, compression, message, tmp_path
 ):
     path = tmp_path / "theirs.pth"
