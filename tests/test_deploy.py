@@ -59,8 +59,8 @@ def test_mounted_volumes_exist_and_hold_what_the_command_names():
     for path, pod, container in containers():
         mounts = manifests.mounts(container)
         assert set(mounts.values()) == {v["name"] for v in pod["volumes"]}, path
-        read = parse_command(container["command"])
-        for value in (read.run_dir, read.data_dir):
+        pretraining = parse_command(container["command"])
+        for value in (pretraining.run_dir, pretraining.data_dir):
             assert any(value.startswith(f"{m}/") for m in mounts)
 
 
@@ -74,9 +74,9 @@ def test_the_job_is_one_that_the_operator_runs_and_restarts():
     (container,) = pod["containers"]
     assert container["name"] == "tensorflow"
     assert container["ports"] == [{"name": "tfjob-port", "containerPort": 2222}]
-    read = parse_command(container["command"])
-    assert read.strategy == "multi_worker" and read.resume
-    assert read.checkpoint_steps and not read.jit_compile
+    pretraining = parse_command(container["command"])
+    assert pretraining.strategy == "multi_worker" and pretraining.resume
+    assert pretraining.checkpoint_steps and not pretraining.jit_compile
     gpus = container["resources"]["limits"]["nvidia.com/gpu"]
-    assert read.batch_size % (workers["replicas"] * gpus) == 0
+    assert pretraining.batch_size % (workers["replicas"] * gpus) == 0
     assert workers["replicas"] == 2

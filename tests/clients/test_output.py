@@ -106,7 +106,7 @@ def test_json_has_everything_by_the_names_of_the_classes(tmp_path):
     assert json.loads("".join(output.json_document([]))) == []
 
 
-def test_nothing_is_half_written(tmp_path):
+def test_a_file_of_answers_is_whole_or_unchanged(tmp_path):
     def rows():
         yield CLASSIFIED[1]
         raise RuntimeError("gone")

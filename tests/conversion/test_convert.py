@@ -107,7 +107,9 @@ def test_the_directory_holds_what_the_record_says(run, results):
     assert tuple(lines) == run.class_names()
 
 
-def test_it_is_replaced_only_if_asked(finished_run, tmp_path, monkeypatch):
+def test_files_are_replaced_only_with_overwrite(
+    finished_run, tmp_path, monkeypatch
+):
     path, calibrated = copied(finished_run, tmp_path).path, []
 
     def to_tflite(model, precision, images):
@@ -164,7 +166,7 @@ def test_wrong_settings_are_named(given, message):
         config.ConvertSettings("run", **given)
 
 
-def test_nothing_is_begun_that_cannot_end(finished_run, monkeypatch):
+def test_a_conversion_that_cannot_end_is_not_begun(finished_run, monkeypatch):
     monkeypatch.setattr(CONVERT, "_convert_all", None)  # would fail if called
     path = str(finished_run.path)
     pretrained = config.ConvertSettings(path, classifier="pretrained")

@@ -85,24 +85,26 @@ def browser(request):
 def test_a_browser_shows_everything(browser, pages, name):
     address = f"file://{pages(name)}"
     page = browser.new_page()
-    said, requested = [], []
+    messages, requested = [], []
     page.on(
         "console",
-        lambda message: said.append(f"{message.type}: {message.text}"),
+        lambda message: messages.append(f"{message.type}: {message.text}"),
     )
-    page.on("pageerror", lambda error: said.append(f"error: {error}"))
+    page.on("pageerror", lambda error: messages.append(f"error: {error}"))
     page.on("request", lambda request: requested.append(request.url))
     page.goto(address)
     for width, height in ((1440, 900), (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
-        seen = page.evaluate(INSPECT)
-        assert seen["figures"] >= 1
-        assert seen["smallest"] >= 10, "pixels of the smallest letters"
-        assert seen["overflow"] <= 0
+        faults_and_sizes = page.evaluate(INSPECT)
+        assert faults_and_sizes["figures"] >= 1
+        assert faults_and_sizes["smallest"] >= 10, (
+            "pixels of the smallest letters"
+        )
+        assert faults_and_sizes["overflow"] <= 0
         for fault in ("hidden", "outside", "broken", "unlabelled"):
-            assert not seen[fault], (width, fault)
+            assert not faults_and_sizes[fault], (width, fault)
     page.close()
-    assert not said
+    assert not messages
     assert [url for url in requested if not url.startswith("data:")] == [
         address
     ]

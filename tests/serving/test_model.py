@@ -112,10 +112,10 @@ def test_arrays_are_answered_as_the_files_that_hold_them(ask):
     for rows in (PICTURES, PICTURES[:, :SIZE, :SIZE]):
         files = [encoded(image) for image in rows]
         expected = ask("serving_default", files)
-        near = rows + np.random.default_rng(1).uniform(-0.4, 0.4, rows.shape)
+        noisy = rows + np.random.default_rng(1).uniform(-0.4, 0.4, rows.shape)
         for name, images in (
             ("predict_images", rows),
-            ("predict_images_float", np.clip(near, 0, 255)),
+            ("predict_images_float", np.clip(noisy, 0, 255)),
         ):
             answer = ask(name, images)
             assert set(answer) == set(expected)

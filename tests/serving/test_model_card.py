@@ -97,8 +97,8 @@ def test_the_card_describes_model_and_training(run, written):
     commands = map(shlex.split, training["Commands that repeat it"])
     for kind, (_, tool, flagfile, *more) in zip(kinds, commands, strict=False):
         assert tool in ("tools/pretrain.py", "tools/train_linear.py")
-        again = from_flagfile(kind, flagfile.partition("=")[2], *more)
-        assert again.run_dir == f"{run.path}_again"
+        repeated = from_flagfile(kind, flagfile.partition("=")[2], *more)
+        assert repeated.run_dir == f"{run.path}_again"
 
 
 def test_measures_are_those_of_the_evaluation(run, written):
