@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from supcon_tf.serving import inputs, requests
+from supcon_tf.serving import requests
 from tests import model_server
 
 
@@ -68,11 +68,3 @@ def test_the_body_for_curl_is_a_request_in_row_format(exported):
     assert set(row) == {"image_bytes"} and set(row["image_bytes"]) == {"b64"}
     contents = base64.b64decode(row["image_bytes"]["b64"], validate=True)
     assert tf.io.decode_jpeg(contents).shape == [27, 36, 3]
-
-
-@pytest.mark.parametrize("size, shape", [(8, (14, 18)), (224, (375, 500))])
-def test_the_image_is_as_large_beside_the_view_as_photographs(size, shape):
-    image = inputs.photograph(size)
-    assert image.shape == (*shape, 3) and image.dtype == np.uint8
-    assert min(image.std(axis=(0, 1))) > 30, "a flat image shows nothing"
-    assert len(tf.io.encode_jpeg(image, quality=75).numpy()) < 15_000
