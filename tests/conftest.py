@@ -229,6 +229,14 @@ def finished_run(copy_run, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def small_run(tmp_path_factory):
+    """The directory of a run with the export of `small_export`."""
+    from tests import runs, small_export
+
+    return runs.shared_folder(tmp_path_factory, "mine", small_export.write)
+
+
+@pytest.fixture(scope="session")
 def text_folder(tmp_path_factory):
     """A language model with sentences, see `runs.write_texts`."""
     from tests import runs

@@ -1,10 +1,11 @@
-"""A small model that is not trained, and an export of every signature."""
+"""A small model that is not trained, and its export of every signature.
+
+The fixture `small_run` has the export.
+"""
 
 from __future__ import annotations
 
 import functools
-import pathlib
-import tempfile
 
 import numpy as np
 
@@ -14,7 +15,6 @@ from supcon_tf.keras_2 import keras
 SIZE = 16  # pixels
 NAMES = ("ant", "bee, wild", "größer")
 MAX_PIXELS = 2_000_000
-_FOLDER = tempfile.TemporaryDirectory()  # until the process ends
 
 
 @functools.cache
@@ -34,14 +34,12 @@ def prototypes():
     return np.stack([first, 0 * first, second])
 
 
-@functools.cache
-def run_dir():
-    """A directory with the export, as tools/export.py makes it."""
-    run = pathlib.Path(_FOLDER.name) / "mine"
+def write(run_dir):
+    """Exports the model below a run directory, as tools/export.py does."""
     encoder, classifier = encoder_and_classifier()
     serving.export_saved_model(
         encoder,
-        run / "export" / "1",
+        run_dir / "export" / "1",
         image_size=SIZE,
         class_names=NAMES,
         classifier=classifier,
@@ -49,4 +47,3 @@ def run_dir():
         top_k=2,
         max_pixels=MAX_PIXELS,
     )
-    return run

@@ -27,7 +27,7 @@ def containers():
                 yield path, pod, container
 
 
-def settings_of(command):
+def parse_command(command):
     """The settings of `python tools/pretrain.py --flag ...`."""
     assert command[:2] == ["python", "tools/pretrain.py"]
     values = flags.FlagValues()
@@ -50,17 +50,17 @@ def test_every_flag_exists_and_fits_the_others():
     commands = [c["command"] for _, _, c in containers()]
     assert commands
     for command in commands:
-        settings_of(command)
+        parse_command(command)
     with pytest.raises(flags.Error, match="no_such_flag"):
-        settings_of([*commands[0], "--no_such_flag=1"])
+        parse_command([*commands[0], "--no_such_flag=1"])
 
 
 def test_mounted_volumes_exist_and_hold_what_the_command_names():
     for path, pod, container in containers():
         mounts = manifests.mounts(container)
         assert set(mounts.values()) == {v["name"] for v in pod["volumes"]}, path
-        read = settings_of(container["command"])
-        for value in (read.run_dir, read.data_dir):
+        pretraining = parse_command(container["command"])
+        for value in (pretraining.run_dir, pretraining.data_dir):
             assert any(value.startswith(f"{m}/") for m in mounts)
 
 
@@ -74,9 +74,9 @@ def test_the_job_is_one_that_the_operator_runs_and_restarts():
     (container,) = pod["containers"]
     assert container["name"] == "tensorflow"
     assert container["ports"] == [{"name": "tfjob-port", "containerPort": 2222}]
-    read = settings_of(container["command"])
-    assert read.strategy == "multi_worker" and read.resume
-    assert read.checkpoint_steps and not read.jit_compile
+    pretraining = parse_command(container["command"])
+    assert pretraining.strategy == "multi_worker" and pretraining.resume
+    assert pretraining.checkpoint_steps and not pretraining.jit_compile
     gpus = container["resources"]["limits"]["nvidia.com/gpu"]
-    assert read.batch_size % (workers["replicas"] * gpus) == 0
+    assert pretraining.batch_size % (workers["replicas"] * gpus) == 0
     assert workers["replicas"] == 2

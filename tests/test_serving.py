@@ -59,7 +59,7 @@ def container():
 def server_flags():
     binary, *arguments = container()[1]["command"]
     assert binary == "tensorflow_model_server"
-    return tf_serving.flags_of(arguments)
+    return tf_serving.parse_flags(arguments)
 
 
 @pytest.mark.parametrize("version", KUBERNETES)

@@ -70,10 +70,10 @@ def check_tensors(actual, documented, sizes):
             assert size == int(sizes.get(letter, letter)), (name, letter)
 
 
-def test_an_export_has_the_documented_signatures():
+def test_an_export_has_the_documented_signatures(small_run):
     # What the graph leaves open is -1.
     sizes = {"N": -1, "H": -1, "W": -1, "C": 3, "k": 2, "dim": 26}
-    directory = small_export.run_dir() / "export" / "1"
+    directory = small_run / "export" / "1"
     signatures = model_server.read_signatures(directory)
     documented = documented_signatures()
     assert set(signatures) == set(documented)
@@ -100,7 +100,7 @@ def test_docker_finds_models_and_configurations():
             source, target, mode = mount.split(":")
             assert mode == "ro"
             mounts[target] = source.removeprefix("$PWD/")
-        flags = tf_serving.flags_of(flags)
+        flags = tf_serving.parse_flags(flags)
         for name, value in flags.items():
             if name.endswith("_file"):
                 path = pathlib.PurePath(value)
@@ -177,14 +177,13 @@ def test_documented_requests_and_answers_are_those_of_the_signatures():
 
 
 def test_the_lines_for_grpc_ask_a_server(
-    image_folder, monkeypatch, tmp_path, capsys
+    small_run, image_folder, monkeypatch, tmp_path, capsys
 ):
     (code,) = blocks("python")
     photo = sorted((image_folder / "test" / "dark").iterdir())[0]
     (tmp_path / "photo.jpg").write_bytes(photo.read_bytes())
     monkeypatch.chdir(tmp_path)
-    export = small_export.run_dir() / "export"
-    with model_server.ModelServer(export, "mine") as server:
+    with model_server.ModelServer(small_run / "export", "mine") as server:
         assert "localhost:8500" in code
         exec(code.replace("localhost:8500", server.grpc), {})
         assert server.batch_sizes == [1]

@@ -75,11 +75,11 @@ def message_classes():
     for name, fields in MESSAGES.items():
         message = file.message_type.add(name=name)
         for number, (field, kind) in enumerate(fields.items(), 1):
-            message.field.append(field_of(field, number, kind))
+            message.field.append(make_field(field, number, kind))
     return message_factory.GetMessages([wrappers, file])
 
 
-def field_of(name, number, kind):
+def make_field(name, number, kind):
     kinds = descriptor_pb2.FieldDescriptorProto
     label, kind = re.fullmatch(r"(repeated )?(.+)", kind).groups()
     field = kinds(name=name, number=number, label=kinds.LABEL_OPTIONAL)
@@ -121,7 +121,7 @@ def check_model(model):
     assert all(re.fullmatch(r"\w+", label) for label in model.version_labels)
 
 
-def flags_of(arguments):
+def parse_flags(arguments):
     """Flags of tensorflow_model_server, all of which exist."""
     flags = {}
     for argument in arguments:

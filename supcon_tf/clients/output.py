@@ -92,10 +92,10 @@ def csv_lines(rows: Iterable[model.Row], top: int = 5) -> Iterator[str]:
     several labels and has none), the highest probability (or similarity), a
     class and its probability for each of the `top`, error. Of
     others: path or text, a column for each number of their outputs, error.
-    Classes of one name have their number in brackets. A cell that a spreadsheet
-    would compute begins with an apostrophe: see `rows.csv_line`.
+    A cell that a spreadsheet would compute begins with an apostrophe: see
+    `rows.csv_line`.
     """
-    rows = map(_with_distinct_names, rows)
+    rows = iter(rows)
     head = []  # until the first answer tells the columns
     for row in rows:
         head.append(row)
@@ -114,10 +114,10 @@ def csv_lines(rows: Iterable[model.Row], top: int = 5) -> Iterator[str]:
 def json_lines(rows: Iterable[model.Row]) -> Iterator[str]:
     """A line per row: an object of path or text, and all outputs or error.
 
-    The scores of a classifier are an object by class name; repeated names have
-    the number of the class in brackets.
+    The scores of a classifier are an object by class name; an export gives
+    classes of equal names different ones.
     """
-    for row in map(_with_distinct_names, rows):
+    for row in rows:
         yield json.dumps(_json_object(row), ensure_ascii=False) + "\n"
 
 
@@ -128,27 +128,6 @@ def json_document(rows: Iterable[model.Row]) -> Iterator[str]:
         yield start + line.rstrip("\n")
         start = ",\n"
     yield "\n]\n" if start == ",\n" else "[]\n"
-
-
-def _with_distinct_names(row: model.Row) -> model.Row:
-    """The row with the number of the class behind repeated names."""
-    names = row.get("class_names", ())
-    if len(set(names)) == len(names):
-        return row
-    distinct = rows_.distinct(names)
-    renamed = row | {"class_names": list(distinct)}
-    for scores in _SCORES:
-        if scores not in row:
-            continue
-        # Among equal scores the first class comes first, as in the model.
-        ranked = sorted(range(len(names)), key=lambda i: -row[scores][i])
-        # A class of several below the threshold has no name.
-        if row.get("predicted_class"):
-            renamed["predicted_class"] = distinct[ranked[0]]
-        if "top_classes" in row:
-            top = zip(row["top_classes"], ranked, strict=False)
-            renamed["top_classes"] = [name and distinct[i] for name, i in top]
-    return renamed
 
 
 def _cells(row: model.Row, top: int) -> dict[str, object]:
@@ -166,9 +145,12 @@ def _cells(row: model.Row, top: int) -> dict[str, object]:
                 cells[f"top_{rank}_class"] = name
                 cells[f"top_{rank}_{score}"] = _rounded(value)
             return cells
-    others = ("path", "text", "error")
-    outputs = {k: v for k, v in row.items() if k not in others}
-    return dict(pair for item in outputs.items() for pair in _columns(*item))
+    return dict(
+        cell
+        for name, output in row.items()
+        if name not in ("path", "text", "error")
+        for cell in _columns(name, output)
+    )
 
 
 def _columns(name: str, output: object) -> Iterator[tuple[str, object]]:

@@ -49,10 +49,10 @@ def predict(settings: config.PredictSettings) -> int:
         inputs = paths.find_images(settings.images)
     if settings.output:
         output.check(settings.output, settings.overwrite)
-    opened = _open_model(settings)
+    exported_model = _open_model(settings)
     signatures = {
         name: signature
-        for name, signature in opened.signatures().items()
+        for name, signature in exported_model.signatures().items()
         if (signature.input == _TEXT) == (kind == "texts")
     }
     signature = signatures.get(settings.signature)
@@ -67,7 +67,7 @@ def predict(settings: config.PredictSettings) -> int:
         settings.signature or "none",
     )
     rows = requests.answers(
-        lambda contents: opened.predict(signature, contents),
+        lambda contents: exported_model.predict(signature, contents),
         inputs,
         batch_size=settings.batch_size,
     )

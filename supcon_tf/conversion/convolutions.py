@@ -15,7 +15,7 @@ from supcon_tf.keras_2 import keras
 
 Position = tuple[int, int, int]
 STEM: Position = (-1, 0, 0)
-TORCH_BN = ("weight", "bias", "running_mean", "running_var")
+_TORCH_BN = ("weight", "bias", "running_mean", "running_var")
 
 
 def by_position(
@@ -31,6 +31,19 @@ def by_position(
         if layer.shortcut is not None:
             convolutions[group, block, -1] = layer.shortcut
     return convolutions
+
+
+def torch_names(
+    position: Position, shortcut: str = "downsample", prefix: str = ""
+) -> list[str]:
+    """Names of kernel, gamma, beta, mean and variance in a ResNet of torch."""
+    group, block, part = position
+    if group >= 0:
+        prefix += f"layer{group + 1}.{block}."
+    conv, norm = f"{prefix}conv{part + 1}", f"{prefix}bn{part + 1}"
+    if part < 0:
+        conv, norm = f"{prefix}{shortcut}.0", f"{prefix}{shortcut}.1"
+    return [f"{conv}.weight", *(f"{norm}.{weight}" for weight in _TORCH_BN)]
 
 
 def torchvision_state(
@@ -59,16 +72,14 @@ def torchvision_state(
         "one of representations of unit length",
     )
     state = {}
-    for (group, block, part), layer in by_position(encoder).items():
-        prefix = f"layer{group + 1}.{block}." if group >= 0 else ""
-        conv, norm = f"{prefix}conv{part + 1}", f"{prefix}bn{part + 1}"
-        if part < 0:
-            conv, norm = f"{prefix}downsample.0", f"{prefix}downsample.1"
+    for position, layer in by_position(encoder).items():
+        kernel_name, *names = torch_names(position)
         kernel = layer.conv.kernel.numpy()  # [H, W, in, out]
-        state[f"{conv}.weight"] = kernel.transpose(3, 2, 0, 1)
-        for name, variable in zip(TORCH_BN, layer.bn.weights, strict=True):
-            state[f"{norm}.{name}"] = variable.numpy()
-        state[f"{norm}.num_batches_tracked"] = np.array(0)
+        state[kernel_name] = kernel.transpose(3, 2, 0, 1)
+        for name, variable in zip(names, layer.bn.weights, strict=True):
+            state[name] = variable.numpy()
+        counter = names[0].removesuffix("weight") + "num_batches_tracked"
+        state[counter] = np.array(0)
     if classifier is not None:
         state["fc.weight"] = classifier.kernel.numpy().T
         state["fc.bias"] = classifier.bias.numpy()

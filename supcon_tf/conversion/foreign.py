@@ -9,34 +9,39 @@ from __future__ import annotations
 import argparse
 import collections
 import dataclasses
+import itertools
 import os
 import re
 import zipfile
-from collections.abc import Iterable, Iterator
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import trackable_object_graph_pb2
 
 from supcon_tf import exceptions, models
-from supcon_tf.conversion.convolutions import STEM, TORCH_BN, Position
+from supcon_tf.conversion.convolutions import STEM, Position, torch_names
 from supcon_tf.disk import files
 
 _BN = ("gamma", "beta", "moving_mean", "moving_variance")
 _SHORTCUTS = {"supcontrast": "shortcut", "torchvision": "downsample"}
 _LEAST_TORCH = (2, 6)
+_MOST_BLOCKS = 64  # of a group that are looked for
 # State of the optimizer beside the weights, by the formats' own names. Counters
 # have no shape.
 _STATES = re.compile(r".*/(Momentum\w*|LARS\w*|ExponentialMovingAverage)")
-# From google-research/supcon and google-research/simclr/tf2.
+# Variables of google-research/supcon and of google-research/simclr/tf2. The
+# numbers of group, block and layer rise in the order of creation.
 _GOOGLE = re.compile(
-    r"ContrastiveModel/Encoder/(?:BlockGroup(\d)/(\w+?Block)(?:_(\d+))?/)?"
-    r"(?:Conv2DFixedPadding(?:_(\d+))?/conv2d|batch_normalization(?:_(\d+))?)"
-    r"/(\w+)"
+    r"ContrastiveModel/Encoder/"
+    r"(?:BlockGroup(?P<group>\d)/(?P<kind>\w+?Block)(?:_(?P<block>\d+))?/)?"
+    r"(?:Conv2DFixedPadding|batch_normalization)(?:_(?P<layer>\d+))?"
+    r"(?:/conv2d)?/(?P<weight>\w+)"
 )
 _SIMCLR = re.compile(
-    r"resnet/(?:block_group(\d)/(\w+?block)(?:_(\d+))?/)?(?:.*/)?"
-    r"(?:conv2d|(?:sync_)?batch_normalization)(?:_(\d+))?/(\w+)"
+    r"resnet/"
+    r"(?:block_group(?P<group>\d)/(?P<kind>\w+?block)(?:_(?P<block>\d+))?/)?"
+    r"(?:.*/)?(?:conv2d|(?:sync_)?batch_normalization)(?:_(?P<layer>\d+))?"
+    r"/(?P<weight>\w+)"
 )
 
 
@@ -64,10 +69,18 @@ class ForeignWeights:
     width: float = 1.0
 
     def __post_init__(self):
-        read = [name for names in self.layer_names.values() for name in names]
-        read += [name for names in self.head for name in names if name]
-        read += self.classifier
-        unused = sorted(self.arrays.keys() - set(read))
+        required = [
+            name for names in self.layer_names.values() for name in names
+        ]
+        required += [name for names in self.head for name in names if name]
+        required += self.classifier
+        missing = [name for name in required if name not in self.arrays]
+        exceptions.require(
+            not missing,
+            "`checkpoint` must have all weights of its layers",
+            f"none called {', '.join(missing[:5])}",
+        )
+        unused = sorted(self.arrays.keys() - set(required))
         exceptions.require(
             not unused,
             "`checkpoint` must hold nothing but a ResNet, its projection head "
@@ -205,35 +218,21 @@ def _parse_torch(
         for name, array in arrays.items()
     }
     prefix = "encoder." if "encoder.conv1.weight" in arrays else ""
-    layer_names = {}
-    for name in arrays:
-        match = re.fullmatch(
-            re.escape(prefix) + r"(?:layer(\d)\.(\d+)\.)?"
-            rf"(?:conv(\d)|{shortcut}\.0)\.weight",
-            name,
-        )
-        if not match:
-            continue
-        group, block, conv = match.groups()
-        layer = name.removesuffix(".weight")
-        norm = re.sub(r"conv(\d)$", r"bn\1", layer)
-        if conv is None:
-            norm = layer.removesuffix("0") + "1"
-        position = STEM
-        if group is not None:
-            part = -1 if conv is None else int(conv) - 1
-            position = int(group) - 1, int(block), part
-        layer_names[position] = [
-            name,
-            *(f"{norm}.{weight}" for weight in TORCH_BN),
-        ]
+    positions = itertools.product(range(4), range(_MOST_BLOCKS), range(-1, 3))
+    layer_names = {
+        position: names
+        for position in (STEM, *positions)
+        if (names := torch_names(position, shortcut, prefix))[0] in arrays
+    }
     head = [
         (name, name.removesuffix("weight") + "bias")
         for name in arrays
         if re.fullmatch(r"head\.(\d\.)?weight", name)
     ]
     classifier = ("fc.weight", "fc.bias") if "fc.weight" in arrays else ()
-    return _make_weights(arrays, layer_names, head, classifier)
+    return ForeignWeights(
+        arrays, layer_names, _with_biases(arrays, head), classifier
+    )
 
 
 def _read_tensorflow(path: str) -> dict[str, np.ndarray]:
@@ -278,23 +277,12 @@ def _read_variables(reader: object) -> dict[str, np.ndarray]:
 
 def _parse_google(arrays: dict[str, np.ndarray]) -> ForeignWeights:
     """Parses names of the paper's code, whose counters restart per block."""
-    matches = _match_names(_GOOGLE, arrays)
-    variables = {
-        name: (
-            int(match[1] or -1),
-            int(match[3] or 0),
-            int(match[4] or match[5] or 0),
-            match[6],
-        )
-        for name, match in matches.items()
-    }
     head = [
         f"ContrastiveModel/ProjectionHead/dense{suffix}/"
         for suffix in ("", *(f"_{number}" for number in range(1, 9)))
     ]
     classifier = "ContrastiveModel/ClassificationHead/dense/"
-    block_classes = {match[2] for match in matches.values() if match[2]}
-    return _match_in_order(arrays, variables, block_classes, head, classifier)
+    return _parse_tensorflow(arrays, _GOOGLE, head, classifier)
 
 
 def _parse_simclr(arrays: dict[str, np.ndarray]) -> ForeignWeights:
@@ -312,36 +300,16 @@ def _parse_simclr(arrays: dict[str, np.ndarray]) -> ForeignWeights:
         for name, array in arrays.items()
         if not name.startswith("projection_head/")
     }
-    matches = _match_names(_SIMCLR, arrays)
-    variables = {
-        name: (
-            int(match[1] or 0) - 1,
-            int(match[3] or 0),
-            int(match[4] or 0),
-            match[5],
-        )
-        for name, match in matches.items()
-    }
     kernels = [
         name for name in arrays if re.match(r"head_supervised/.*/kernel", name)
     ]
     classifier = kernels[0].removesuffix("kernel") if kernels else "none"
-    block_classes = {match[2] for match in matches.values() if match[2]}
-    return _match_in_order(arrays, variables, block_classes, [], classifier)
+    return _parse_tensorflow(arrays, _SIMCLR, [], classifier)
 
 
-def _match_names(
-    pattern: re.Pattern, names: Iterable[str]
-) -> dict[str, re.Match[str]]:
-    """Returns the match of each name that a pattern matches whole."""
-    matches = {name: pattern.fullmatch(name) for name in names}
-    return {name: match for name, match in matches.items() if match}
-
-
-def _match_in_order(
+def _parse_tensorflow(
     arrays: dict[str, np.ndarray],
-    variables: dict[str, tuple[int, int, int, str]],
-    block_classes: set[str],
+    pattern: re.Pattern,
     head: list[str],
     classifier: str,
 ) -> ForeignWeights:
@@ -349,13 +317,19 @@ def _match_in_order(
 
     Args:
       arrays: all weights.
-      variables: of the encoder: numbers that rise with the group, the block and
-        the layer, and which weight of a layer the variable is.
-      block_classes: names of the classes of blocks.
-      head: prefixes of the names of a head's layers, which need not be there.
-      classifier: prefix of the names of the classifier, which need not be
-        there.
+      pattern: of the names of the encoder's variables.
+      head: prefixes of the names of a head's layers, which may be absent.
+      classifier: prefix of the names of the classifier, which may be absent.
     """
+    names = collections.defaultdict(list)  # with their order, by weight
+    block_classes, blocks = set(), set()
+    for match in filter(None, map(pattern.fullmatch, arrays)):
+        block = int(match["group"] or -1), int(match["block"] or 0)
+        order = *block, int(match["layer"] or 0)
+        names[match["weight"]].append((order, match[0]))
+        if match["kind"]:
+            block_classes.add(match["kind"])
+            blocks.add(block)
     exceptions.require(
         all("ottleneck" in name for name in block_classes)
         and bool(block_classes),
@@ -363,68 +337,44 @@ def _match_in_order(
         "shortcut of others has a convolution, which none here has",
         ", ".join(block_classes) or "no block",
     )
-    ordered_names = collections.defaultdict(list)  # by weight
-    for name, (*order, weight) in variables.items():
-        ordered_names[weight].append((order, name))
     columns = [
-        [name for _, name in sorted(ordered_names[weight])]
+        [name for _, name in sorted(names[weight])]
         for weight in ("kernel", *_BN)
     ]
-    blocks = sorted(
-        {
-            (group, block)
-            for group, block, _, _ in variables.values()
-            if group >= 0
-        }
-    )
-    positions = list(_bottleneck_positions(blocks))
+    counts = collections.Counter(group for group, _ in blocks)
+    positions = [STEM] + [
+        (group, block, part)
+        for group, number in enumerate(sorted(counts))
+        for block in range(counts[number])
+        for part in range(0 if block else -1, 3)  # the shortcut first
+    ]
     exceptions.require(
         {len(positions)} == set(map(len, columns)),
         "`checkpoint` must have a convolution and a batch norm for each of the "
-        f"{len(positions)} places of its blocks",
+        f"{len(positions)} positions of its blocks",
         [len(column) for column in columns],
     )
     rows = map(list, zip(*columns, strict=True))
-    head_names = [
-        (f"{prefix}kernel", f"{prefix}bias")
-        for prefix in head
-        if f"{prefix}kernel" in arrays
-    ]
-    classifier_names = (f"{classifier}kernel", f"{classifier}bias")
-    return _make_weights(
+    head_names, classifier_names = (
+        [
+            (f"{prefix}kernel", f"{prefix}bias")
+            for prefix in prefixes
+            if f"{prefix}kernel" in arrays
+        ]
+        for prefixes in (head, [classifier])
+    )
+    return ForeignWeights(
         arrays,
         dict(zip(positions, rows, strict=True)),
-        head_names,
-        classifier_names if classifier_names[0] in arrays else (),
+        _with_biases(arrays, head_names),
+        sum(classifier_names, ()),
     )
 
 
-def _bottleneck_positions(blocks: list[tuple[int, int]]) -> Iterator[Position]:
-    """Yields the positions of a ResNet, the shortcut of a block first."""
-    yield STEM
-    counts = collections.Counter(group for group, _ in blocks)
-    for group in sorted(counts):
-        for block in range(counts[group]):
-            for part in range(0 if block else -1, 3):
-                yield group, block, part
-
-
-def _make_weights(
-    arrays: dict[str, np.ndarray],
-    layer_names: dict[Position, list[str]],
-    head: list[tuple[str, str]],
-    classifier: tuple[str, ...],
-) -> ForeignWeights:
-    """Returns the weights with their layers; raises ValueError if some miss."""
-    required = [name for names in layer_names.values() for name in names]
-    required += classifier
-    required += [kernel for kernel, _ in head]
-    required += [bias for _, bias in head[:-1]]  # of hidden layers
-    missing = [name for name in required if name not in arrays]
-    exceptions.require(
-        not missing,
-        "`checkpoint` must have all weights of its layers",
-        f"none called {', '.join(missing[:5])}",
-    )
-    head = [(kernel, bias if bias in arrays else "") for kernel, bias in head]
-    return ForeignWeights(arrays, layer_names, head, classifier)
+def _with_biases(
+    arrays: dict[str, np.ndarray], head: list[tuple[str, str]]
+) -> list[tuple[str, str]]:
+    """The layers of a head, whose last layer may have no bias: ""."""
+    return head[:-1] + [
+        (kernel, bias if bias in arrays else "") for kernel, bias in head[-1:]
+    ]

@@ -47,8 +47,10 @@ def fit(
         except exceptions.InvalidValue:  # half of the rows has one of a class
             score, aurocs = "neighbors", {}
             scores = _scores_of_rows(gallery, score)
+    elif score == "mahalanobis":
+        scores = gallery.mahalanobis.scores(held_out)
     else:
-        scores = store.belonging_scores(gallery, score, held_out)
+        scores = gallery.search(held_out, k=1)[0][:, 0]
     if not len(scores):
         return None
     minimum = measures.known_threshold(scores, known_rate)
@@ -76,10 +78,10 @@ def choose_score(gallery: store.Gallery) -> tuple[str, dict[str, float]]:
     representations = np.asarray(gallery.representations[rows])
     aurocs: dict[str, list[float]] = {name: [] for name in store.SCORES}
     for fold in range(min(_FOLDS, count)):
-        is_out = labels % _FOLDS == fold
-        is_bank = ~is_query & ~is_out
-        known, unknown = is_query & ~is_out, is_query & is_out
-        if not (known.any() and unknown.any()):
+        is_held_out = labels % _FOLDS == fold
+        is_bank = ~is_query & ~is_held_out
+        is_known, is_unknown = is_query & ~is_held_out, is_query & is_held_out
+        if not (is_known.any() and is_unknown.any()):
             continue
         bank, bank_labels = representations[is_bank], labels[is_bank]
         queries = representations[is_query]
@@ -92,7 +94,7 @@ def choose_score(gallery: store.Gallery) -> tuple[str, dict[str, float]]:
             ("mahalanobis", score.scores(queries)),
         ):
             summary = measures.unknown_summary(
-                scores[known[is_query]], scores[unknown[is_query]]
+                scores[is_known[is_query]], scores[is_unknown[is_query]]
             )
             aurocs[name].append(summary["auroc"])
     if not aurocs["neighbors"]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
-from collections.abc import Sequence
 
 import numpy as np
 from etils import epath
@@ -110,69 +108,46 @@ def _changed(
     if not (settings.data_dir or settings.add):
         return gallery
     flag = "data_dir" if settings.data_dir else "add"
-    examples = _read_examples(settings, run, flag)
-    _, names = store.present_classes(examples.labels, examples.class_names)
-    empty = [name for name in examples.class_names if name not in names]
-    if empty:
+    source, examples = _read_examples(settings, run, flag)
+    counts = examples.class_counts()
+    if empty := [name for name in counts if not counts[name]]:
         console.print_line(
             "left out", f"classes without rows: {exceptions.listed(empty)}"
         )
     if gallery is None:
-        return encode(run, examples, settings.gallery_dtype)
-    missing = gallery.missing(
-        examples.ids, examples.digests, examples.labels, examples.class_names
-    )
-    present = len(examples.ids) - len(missing)
-    console.print_line("there already", f"{present:,} of {len(examples.ids):,}")
-    if not len(missing):
+        return encode(run, source, examples, settings.gallery_dtype)
+    is_missing = gallery.missing(examples)
+    positions = np.flatnonzero(is_missing)
+    num_present = len(examples) - len(positions)
+    console.print_line("there already", f"{num_present:,} of {len(examples):,}")
+    if not len(positions):
         return gallery
-    return gallery.add(encode(run, examples.part(missing)))
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Examples:
-    """Labelled examples that are to be encoded.
-
-    Attributes:
-      source: of the examples.
-      labels: [examples] int32, -1 for none.
-      class_names: one per label.
-      ids: different texts.
-      digests: [examples] int64, hashes of the contents.
-    """
-
-    source: data.Source
-    labels: np.ndarray
-    class_names: tuple[str, ...]
-    ids: tuple[str, ...]
-    digests: np.ndarray
-
-    def part(self, positions: np.ndarray) -> Examples:
-        """The examples at rising positions."""
-        return Examples(
-            subsets.subset(self.source, positions),
-            self.labels[positions],
-            self.class_names,
-            tuple(self.ids[position] for position in positions),
-            self.digests[positions],
-        )
+    source = subsets.subset(source, positions)
+    return gallery.add(encode(run, source, examples.part(is_missing)))
 
 
 def encode(
-    run: runs.Run, examples: Examples, dtype: str = "float32"
+    run: runs.Run,
+    source: data.Source,
+    examples: store.Gallery,
+    dtype: str = "float32",
 ) -> store.Gallery:
-    """A gallery of examples, by the encoder of a run."""
-    with data.reading(lambda: [examples.source]):
+    """A gallery of examples, by the encoder of a run.
+
+    Args:
+      run: of the encoder.
+      source: of the examples.
+      examples: their gallery, without representations.
+      dtype: of the representations.
+    """
+    with data.reading(lambda: [source]):
         rows, _ = representations.represent(
-            run.encoder, examples.source, image_size=run.image_size
+            run.encoder, source, image_size=run.image_size
         )
     exceptions.require(
         np.isfinite(rows).all(),
         f"the representations of {run.checkpoint} must be finite",
         "NaN or infinity",
-    )
-    labels, class_names = store.present_classes(
-        examples.labels, examples.class_names
     )
     stored = store.quantized(rows, dtype)
     if stored.dtype != rows.dtype:
@@ -184,36 +159,47 @@ def encode(
         console.print_line(
             dtype, f"finds {share:.1%} of the {count} nearest rows of float32"
         )
-    return store.Gallery(
-        stored,
-        labels,
-        class_names,
-        examples.ids,
-        examples.digests,
-        run.identity,
-    )
+    all_rows = examples.part(np.ones(len(examples), bool))
+    return dataclasses.replace(all_rows, representations=stored)
 
 
 def _read_examples(
     settings: config.IndexSettings, run: runs.Run, flag: str
-) -> Examples:
-    """The examples of --data_dir, --add or --known_data, with different ids."""
+) -> tuple[data.Source, store.Gallery]:
+    """The examples of --data_dir, --add or --known_data, with different ids.
+
+    Returns:
+      Their source, and their gallery without representations, [n, 0].
+    """
     path = files.whole(getattr(settings, flag))
     with exceptions.argument(flag, "data_dir"):
-        examples = _examples_at(settings, run, path)
-    twice = store.first_twice(examples.ids)
+        source = _read_source(settings, run, path)
+    folder_path = path if os.path.isdir(path) else os.path.dirname(path)
+    ids = tuple(os.path.join(folder_path, name) for name in source.ids)
+    duplicate = store.first_duplicate(ids)
     exceptions.require(
-        twice is None,
+        duplicate is None,
         f"{path} must have files of different names, by which the gallery "
         "calls its rows; rename one",
-        f"two that are called {twice}",
+        f"two that are called {duplicate}",
     )
-    return examples
+    digests = source.digests
+    if run.is_of_texts:
+        digests = [store.digest(line.encode()) for line in source.texts]
+    return source, store.Gallery(
+        np.zeros([len(ids), 0], np.float32),
+        np.asarray(source.labels, np.int32),
+        source.class_names,
+        ids,
+        np.asarray(digests, np.int64),
+        run.identity,
+    )
 
 
-def _examples_at(
+def _read_source(
     settings: config.IndexSettings, run: runs.Run, path: str
-) -> Examples:
+) -> data.Source:
+    """The images in a folder or a manifest, or the texts in a file."""
     is_manifest = not (run.is_of_texts or os.path.isdir(path))
     exceptions.require(
         is_manifest or settings.split == type(settings).split,
@@ -226,52 +212,25 @@ def _examples_at(
             "--skip_bad_images must be left out for texts",
             True,
         )
-        return _read_texts(run, path)
+        fields = run.settings
+        texts = text.read_texts(path, fields.text_columns, fields.label_column)
+        return text.to_source(texts, run.tokenizer, fields.max_length)
     run.check_rgb("a gallery")
-    if not is_manifest:
-        source = folder.load_all_images(path, settings.skip_bad_images)
-    else:
+    if is_manifest:
         source = data.load(
             datasets.name_by_path(path, "folder"),
             settings.split,
             path,
             skip_bad_images=settings.skip_bad_images,
         )
+    else:
+        source = folder.load_all_images(path, settings.skip_bad_images)
     exceptions.require(
         not source.is_multi_label,
         f"{path} must have one label per image for a gallery",
         "several",
     )
-    root = os.path.dirname(path) if is_manifest else path
-    return Examples(
-        source,
-        np.asarray(source.labels, np.int32),
-        source.class_names,
-        tuple(os.path.join(root, identifier) for identifier in source.ids),
-        np.asarray(source.digests, np.int64),
-    )
-
-
-def _read_texts(run: runs.TextRun, path: str) -> Examples:
-    """The examples of a file of texts, like that of the run's training."""
-    settings = run.settings
-    texts = text.read_texts(path, settings.text_columns, settings.label_column)
-    source = text.to_source(texts, run.tokenizer, settings.max_length)
-    return Examples(
-        source,
-        np.asarray(source.labels, np.int32),
-        source.class_names,
-        tuple(f"{os.path.dirname(path)}/{line}" for line in source.ids),
-        _digests(source.texts),
-    )
-
-
-def _digests(texts: Sequence[str]) -> np.ndarray:
-    """The first 8 bytes of the SHA-256 of each text, [texts] int64."""
-    joined = b"".join(
-        hashlib.sha256(line.encode()).digest()[:8] for line in texts
-    )
-    return np.frombuffer(joined, np.int64)
+    return source
 
 
 def _check_rate(
@@ -305,15 +264,15 @@ def _threshold(
     if settings.known_rate is None and earlier and earlier.threshold:
         rate = earlier.threshold.known_rate
     if settings.known_data:
-        examples = _read_examples(settings, run, "known_data")
+        source, examples = _read_examples(settings, run, "known_data")
         # An image would be as near to itself as can be.
         num_shared = int(np.isin(examples.digests, gallery.digests).sum())
         exceptions.require(
             num_shared == 0,
             "--known_data must have no example of the gallery",
-            f"{num_shared} of {len(examples.ids)}",
+            f"{num_shared} of {len(examples)}",
         )
-        held_out = encode(run, examples).representations
+        held_out = encode(run, source, examples).representations
         path = files.whole(settings.known_data)
         return belonging.fit(gallery, rate, held_out, path)
     is_of_data = gallery.threshold and gallery.threshold.known_data

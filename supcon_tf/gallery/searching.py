@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 import pathlib
@@ -110,8 +109,8 @@ class Searcher:
         Args:
           examples: images or texts, as of `Predictor.predict`.
           class_names: of each example; None for none.
-          ids: different texts, one per example, in the place of equal ones of
-            the gallery; None for the paths of images, or hashes.
+          ids: a text per example, all different, whose rows replace rows of
+            equal ids; None for the paths of images, or hashes.
 
         Raises:
           ValueError: the numbers of examples, classes and ids differ, a name
@@ -173,20 +172,20 @@ class Searcher:
         Of an array, a hash of its representation.
         """
         if self.takes_texts:
-            return _hash(str(example).encode())
+            return store.digest(str(example).encode())
         if _is_file(example):
             content = pathlib.Path(example).read_bytes()
             return int(inspection.digest(tf.constant(content)))
-        return _hash(np.ascontiguousarray(row).tobytes())
+        return store.digest(np.ascontiguousarray(row).tobytes())
 
     def save(self) -> None:
-        """Writes the gallery in the place of the one on the disk.
+        """Writes the gallery, which replaces the gallery on the disk.
 
         The threshold stays as it was. `supcon index --known_data=DIR` measures
         it anew, and `--known_rate=0.95` one that comes from the rows.
 
         Raises:
-          ValueError: that one was changed since this one was read.
+          ValueError: another process has changed the gallery on the disk since.
         """
         self.gallery = self.gallery.save(self._path)
 
@@ -292,12 +291,6 @@ def _is_file(example: object) -> bool:
     return isinstance(example, str | os.PathLike) and os.path.exists(example)
 
 
-def _hash(content: bytes) -> int:
-    """The first 8 bytes of the SHA-256."""
-    digest = hashlib.sha256(content).digest()
-    return int.from_bytes(digest[:8], "little", signed=True)
-
-
 def _answers(
     gallery: store.Gallery, queries: np.ndarray, k: int, answer_by: str
 ) -> list[Answer]:
@@ -331,11 +324,11 @@ def _answers(
             for label in order
             if (has_rows[label] if by_mean else class_scores[label] > 0)
         }
-        known = None if is_known is None else bool(is_known[index])
+        belongs = None if is_known is None else bool(is_known[index])
         name = model.UNKNOWN
-        if known is not False:
+        if belongs is not False:
             name = next(iter(classes), model.UNKNOWN)
-        answers.append(Answer(name, known, classes, matches))
+        answers.append(Answer(name, belongs, classes, matches))
     return answers
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import json
 import os
 from collections.abc import Collection, Sequence
@@ -122,7 +123,7 @@ class Gallery:
         exceptions.require(
             len(set(self.ids)) == len(self.ids),
             "`ids` must be different",
-            first_twice(self.ids),
+            first_duplicate(self.ids),
         )
         lowest = self.labels.min(initial=NO_LABEL)
         highest = self.labels.max(initial=NO_LABEL)
@@ -228,15 +229,19 @@ class Gallery:
         counts = np.bincount(labels, minlength=len(self.class_names))
         return dict(zip(self.class_names, counts.tolist(), strict=True))
 
-    def part(self, is_kept: npt.NDArray[np.bool_]) -> Gallery:
+    def part(self, is_selected: npt.NDArray[np.bool_]) -> Gallery:
         """The rows of a mask [N]; classes without rows are dropped."""
-        rows = np.flatnonzero(is_kept)
-        labels, names = present_classes(self.labels[rows], self.class_names)
+        rows = np.flatnonzero(is_selected)
+        labels = self.labels[rows]
+        present = np.unique(labels[labels != NO_LABEL])
+        # The last entry is that of NO_LABEL.
+        new_labels = np.full(len(self.class_names) + 1, NO_LABEL, np.int32)
+        new_labels[present] = np.arange(len(present))
         return dataclasses.replace(
             self,
             representations=self.representations[rows],
-            labels=labels,
-            class_names=names,
+            labels=new_labels[labels],
+            class_names=tuple(self.class_names[label] for label in present),
             ids=tuple(self.ids[row] for row in rows),
             digests=self.digests[rows],
             index=None,
@@ -270,43 +275,30 @@ class Gallery:
             is_removed |= self.labels == self.class_names.index(name)
         return self.part(~is_removed)
 
-    def missing(
-        self,
-        ids: Sequence[str],
-        digests: npt.NDArray[np.int64],
-        labels: npt.NDArray[np.int32],
-        class_names: Sequence[str],
-    ) -> npt.NDArray[np.intp]:
-        """Positions of the examples that the gallery lacks.
+    def missing(self, examples: Gallery) -> npt.NDArray[np.bool_]:
+        """Which examples [n] the gallery lacks.
 
         An example is there if its content is, under the same class, unless the
-        row of its id has another content or class: that one is to be replaced.
+        row of its id has another content or class: that row is to be replaced.
         """
-        stored = self._contents(self.digests, self.labels, self.class_names)
-        stored_by_id = dict(zip(self.ids, stored, strict=True))
-        distinct = {*stored}
-        contents = self._contents(digests, labels, class_names)
-        is_missing = [
-            content not in distinct
-            or stored_by_id.get(name, content) != content
-            for name, content in zip(ids, contents, strict=True)
-        ]
-        return np.flatnonzero(is_missing)
+        contents = self._contents()
+        content_by_id = dict(zip(self.ids, contents, strict=True))
+        distinct = {*contents}
+        return np.array(
+            [
+                content not in distinct
+                or content_by_id.get(name, content) != content
+                for name, content in zip(
+                    examples.ids, examples._contents(), strict=True
+                )
+            ],
+            bool,
+        )
 
-    @staticmethod
-    def _contents(
-        digests: npt.NDArray[np.int64],
-        labels: npt.NDArray[np.int32],
-        class_names: Sequence[str],
-    ) -> list[tuple[int, str | None]]:
-        """The digest and the class of each example."""
-        names = [*class_names, None]  # the last is that of NO_LABEL
-        return [
-            (digest, names[label])
-            for digest, label in zip(
-                digests.tolist(), labels.tolist(), strict=True
-            )
-        ]
+    def _contents(self) -> list[tuple[int, str | None]]:
+        """The digest and the class of each row."""
+        names = map(self.class_name, self.labels)
+        return [*zip(self.digests.tolist(), names, strict=True)]
 
     def class_name(self, label: int) -> str | None:
         """The class of a label; None for `NO_LABEL`."""
@@ -316,7 +308,7 @@ class Gallery:
         """The gallery with the rows of another, which replace equal ids.
 
         Raises:
-          ValueError: the other one is of another checkpoint or dimension.
+          ValueError: `other` is of another checkpoint or dimension.
         """
         check_made_of("`other`", other.made_of, self.made_of)
         exceptions.require(
@@ -325,25 +317,29 @@ class Gallery:
             other.dim,
         )
         replaced = {*other.ids}
-        is_kept = np.array([name not in replaced for name in self.ids], bool)
-        kept = self if is_kept.all() else self.part(is_kept)
-        names = list(dict.fromkeys([*kept.class_names, *other.class_names]))
+        is_selected = np.array(
+            [name not in replaced for name in self.ids], bool
+        )
+        remaining = self if is_selected.all() else self.part(is_selected)
+        names = list(
+            dict.fromkeys([*remaining.class_names, *other.class_names])
+        )
         new_labels = np.array(
             [*map(names.index, other.class_names), NO_LABEL], np.int32
         )
         dtype = self.representations.dtype.name
         return dataclasses.replace(
-            kept,
+            remaining,
             representations=np.concatenate(
                 [
-                    kept.representations,
+                    remaining.representations,
                     quantized(other.representations, dtype),
                 ]
             ),
-            labels=np.concatenate([kept.labels, new_labels[other.labels]]),
+            labels=np.concatenate([remaining.labels, new_labels[other.labels]]),
             class_names=tuple(names),
-            ids=kept.ids + other.ids,
-            digests=np.concatenate([kept.digests, other.digests]),
+            ids=remaining.ids + other.ids,
+            digests=np.concatenate([remaining.digests, other.digests]),
             index=None,
         )
 
@@ -354,16 +350,15 @@ class Gallery:
 
         Args:
           path: of the directory.
-          overwrite: whether the gallery there may be another one than that
-            which this one was read from.
+          overwrite: whether the directory may have another gallery than the
+            version that this gallery was read from.
 
         Returns:
           The gallery with its new version and index.
 
         Raises:
-          ValueError: the directory has another gallery, or this one was changed
-            since it was read, and `overwrite` is False; or another process
-            writes it.
+          ValueError: the directory has another gallery or a later version, and
+            `overwrite` is False; or another process writes the gallery.
         """
         path = epath.Path(files.expanded(path, "path"))
         with locks.held(path, "gallery"):
@@ -409,25 +404,10 @@ class Gallery:
         return index
 
 
-def present_classes(
-    labels: npt.NDArray[np.int32], class_names: Sequence[str]
-) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
-    """Labels and class names without the classes that have no label."""
-    present = np.unique(labels[labels != NO_LABEL])
-    new_labels = np.full(len(class_names) + 1, NO_LABEL, np.int32)
-    # The last entry is NO_LABEL's.
-    new_labels[present] = np.arange(len(present))
-    return new_labels[labels], tuple(class_names[label] for label in present)
-
-
-def belonging_scores(
-    gallery: Gallery, score: str, queries: npt.NDArray[np.float32]
-) -> npt.NDArray[np.float32]:
-    """One of `SCORES` of queries [Q, dim], [Q] float32."""
-    if score == "mahalanobis":
-        return gallery.mahalanobis.scores(queries)
-    similarities, _ = gallery.search(queries, k=1)
-    return similarities[:, 0]
+def digest(content: bytes) -> int:
+    """The hash by which a gallery knows a text: 8 bytes of the SHA-256."""
+    digest = hashlib.sha256(content).digest()
+    return int.from_bytes(digest[:8], "little", signed=True)
 
 
 def exists(path: epath.PathLike) -> bool:
@@ -590,7 +570,7 @@ def _check_size(path: epath.Path, size: int) -> None:
         )
 
 
-def first_twice(names: Sequence[str]) -> str | None:
-    """The first name that was there before; None where all are different."""
+def first_duplicate(names: Sequence[str]) -> str | None:
+    """The first name that repeats an earlier name; None for no such name."""
     counted = set()
     return next((n for n in names if n in counted or counted.add(n)), None)

@@ -12,28 +12,13 @@ def pretrain(run: contents.Run) -> str:
     return f"{run.files.commands()[0]} --resume"
 
 
-def evaluate(run: contents.Run) -> str:
-    """The command that evaluates a run."""
-    line = run_files.command("evaluate", **_stage_flags(run))
+def evaluate(run: contents.Run, more: str = "") -> str:
+    """The command that evaluates a run, with more flags such as " --seed=1"."""
+    line = run_files.command("evaluate", **_stage_flags(run)) + more
     if run.linear_stage or run.tool != "pretrain":
         return line
     linear = run_files.command("train_linear", **_stage_flags(run))
     return f"{linear} && {line}"
-
-
-def corrupt(run: contents.Run) -> str:
-    """The command that evaluates a run on corrupted images too."""
-    return f"{evaluate(run)} --corruptions=generated"
-
-
-def unknown(run: contents.Run) -> str:
-    """The command that evaluates a run beside images of other classes."""
-    return f"{evaluate(run)} --unknown_data=DIR"
-
-
-def label_issues(run: contents.Run) -> str:
-    """The command that evaluates a run, and lists contradicted labels."""
-    return f"{evaluate(run)} --label_issues=1000"
 
 
 def export(run: contents.Run) -> str:

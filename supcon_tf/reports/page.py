@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
@@ -66,6 +67,10 @@ class RunSection(Section):
         ]
 
 
+def _evaluate_with(flag: str) -> Callable[[contents.Run], str]:
+    return functools.partial(commands.evaluate, more=f" --{flag}")
+
+
 SECTIONS = (
     Section("Results", overview.results, "evaluation"),
     Section("Settings", overview.settings),
@@ -89,7 +94,7 @@ SECTIONS = (
         "Corrupted images",
         robustness.robustness,
         "robustness",
-        commands.corrupt,
+        _evaluate_with("corruptions=generated"),
         images_only=True,
         seen_classes_only=True,
     ),
@@ -97,7 +102,7 @@ SECTIONS = (
         "Unknown images",
         classification.unknown,
         "unknown",
-        commands.unknown,
+        _evaluate_with("unknown_data=DIR"),
         images_only=True,
         seen_classes_only=True,
     ),
@@ -107,7 +112,7 @@ SECTIONS = (
         "Labels that neighbours contradict",
         neighborhood.issues,
         "issue_images",
-        commands.label_issues,
+        _evaluate_with("label_issues=1000"),
     ),
     RunSection("Model card", overview.card, "card", commands.export),
     RunSection("Repeat it", commands.reproduction),

@@ -19,7 +19,7 @@ class Bank(tf.Module):
 
     Args:
       gallery: the rows.
-      k: of an answer, at most all.
+      k: rows of an answer, at most all.
 
     Raises:
       ValueError: the gallery is empty or too large.
@@ -53,7 +53,7 @@ class Bank(tf.Module):
         self._labels = tf.Variable(
             gallery.labels, trainable=False, dtype=tf.int64
         )
-        # A table has one line or more; without classes nobody reads it.
+        # A table must have a line; without classes no graph reads the table.
         names = gallery.class_names or ("none",)
         self._lines = {"ids": gallery.ids, "classes": names}
 
@@ -76,17 +76,18 @@ class Bank(tf.Module):
             "ids": self._tables["ids"].lookup(tf.cast(rows, tf.int64)),
             "similarities": similarities,
             "classes": self._tables["classes"].lookup(labels),
-            **self._is_known(representations, similarities),
+            **self.belonging(representations),
         }
 
-    def known(self, representations: tf.Tensor) -> dict[str, tf.Tensor]:
+    def belonging(self, representations: tf.Tensor) -> dict[str, tf.Tensor]:
         """`is_known` of representations [N, dim]; {} without a threshold."""
         if self._threshold is None:
             return {}
-        cosines = None
-        if not self._by_distance:
-            cosines = self._cosines(representations)
-        return self._is_known(representations, cosines)
+        if self._by_distance:
+            scores = -self._distances(representations)
+        else:  # the same product as that of `search`, which a graph has once
+            scores = tf.reduce_max(self._cosines(representations), axis=1)
+        return {"is_known": scores >= self._threshold.minimum}
 
     @property
     def _by_distance(self) -> bool:
@@ -99,17 +100,6 @@ class Bank(tf.Module):
         """Cosines [N, rows]."""
         unit = tf.math.l2_normalize(representations, axis=1)
         return tf.matmul(unit, self.rows, transpose_b=True)
-
-    def _is_known(
-        self, representations: tf.Tensor, cosines: tf.Tensor | None
-    ) -> dict[str, tf.Tensor]:
-        if self._threshold is None:
-            return {}
-        if self._by_distance:
-            scores = -self._distances(representations)
-        else:
-            scores = tf.reduce_max(cosines, axis=1)
-        return {"is_known": scores >= self._threshold.minimum}
 
     def _distances(self, representations: tf.Tensor) -> tf.Tensor:
         """Mahalanobis distances [N] to the nearest class mean."""
@@ -135,5 +125,5 @@ def line_table(file: str, lines: str) -> tf.lookup.StaticHashTable:
 
 
 def _line(text: str) -> str:
-    """A text as a line: a line break in it becomes a space."""
+    """A text as a line: spaces replace line breaks."""
     return " ".join(text.splitlines()) + "\n"

@@ -13,7 +13,7 @@ from supcon_tf import data, exceptions, pixels, text
 from supcon_tf.augment import geometry
 from supcon_tf.data import image_bytes
 
-# Of a signature: the end of its name, its input, the function to views.
+# A kind of signatures: the end of the name, the input, the function to views.
 Kind = tuple[str, tf.TensorSpec, Callable[[tf.Tensor], tf.Tensor]]
 
 # Files of one request that are decoded at once, which bounds the memory that
@@ -66,9 +66,9 @@ class Images:
     def kinds(self) -> tuple[Kind, ...]:
         """The kinds of signatures, by their inputs."""
         return (
-            ("", _FILES, self._views_of_files),
-            ("_images", _IMAGES, self._views_of_images),
-            ("_images_float", _FLOAT_IMAGES, self._views_of_float_images),
+            ("", _FILES, self._crop_files),
+            ("_images", _IMAGES, self._crop_images),
+            ("_images_float", _FLOAT_IMAGES, self._crop_float_images),
         )
 
     def example(self, dtype: tf.DType, size: int) -> tf.TensorProto:
@@ -82,7 +82,7 @@ class Images:
             return tf.make_tensor_proto(128, dtype, [size, *image.shape])
         jpeg = tf.io.encode_jpeg(image).numpy()
         png = tf.io.encode_png(image[::8, ::8]).numpy()
-        # Whoever reads a batch repeats the last value given.
+        # The reader of a batch repeats its last value.
         values = [png, jpeg] if size > 1 else [jpeg]
         return tf.make_tensor_proto(values, dtype, [size])
 
@@ -93,7 +93,7 @@ class Images:
         encoded = base64.b64encode(contents).decode()
         return {_FILES.name: {"b64": encoded}}
 
-    def _views_of_files(self, image_bytes: tf.Tensor) -> tf.Tensor:
+    def _crop_files(self, image_bytes: tf.Tensor) -> tf.Tensor:
         """Decodes and crops as evaluation does: [N, size, size, 3] uint8."""
         size = self.image_size
         with tf.device("CPU:0"):  # A GPU has no decoders.
@@ -104,7 +104,7 @@ class Images:
                 fn_output_signature=tf.TensorSpec([size, size, 3], tf.uint8),
             )
 
-    def _views_of_images(self, images: tf.Tensor) -> tf.Tensor:
+    def _crop_images(self, images: tf.Tensor) -> tf.Tensor:
         """Crops as evaluation does."""
         size = self.image_size
         sides = tf.shape(images)[1:3]
@@ -127,7 +127,7 @@ class Images:
             ),
         )
 
-    def _views_of_float_images(self, images: tf.Tensor) -> tf.Tensor:
+    def _crop_float_images(self, images: tf.Tensor) -> tf.Tensor:
         """Rounds to the uint8 of a file, and crops."""
         low, high = tf.reduce_min(images), tf.reduce_max(images)
         images = image_bytes.require(
@@ -145,7 +145,7 @@ class Images:
             "images must be in 0..255, not in 0..1, got at most ",
             high,
         )
-        return self._views_of_images(tf.cast(tf.round(images), tf.uint8))
+        return self._crop_images(tf.cast(tf.round(images), tf.uint8))
 
 
 class Texts:

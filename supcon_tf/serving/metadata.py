@@ -171,26 +171,13 @@ def git_revision(package: pathlib.Path = _PACKAGE) -> str | None:
 
 def _evaluation(run: runs.Run, classifier: str) -> dict[str, object]:
     """The evaluation of the exported checkpoints; {} if there is none."""
-    run_origins = run.made_of("linear" if classifier == "linear" else "none")
-    checkpoints = {"encoder": run.checkpoint}
-    if classifier == "linear":
-        path = run.classifier_checkpoint(classifier)
-        checkpoints["linear_checkpoint"] = path
-    # The run may have moved since.
-    suffixes = {
-        key: f"/{epath.Path(path).relative_to(run.files.path)}"
-        for key, path in checkpoints.items()
-    }
+    made_of = run.made_of("linear" if classifier == "linear" else "none")
     for directory in (run.evaluation_owner, run.files):
         results = directory.evaluation()
+        measured = results.get("made_of", {})
         # Test classes that training never saw measure the encoder alone.
-        keys = ["encoder"] if "test_classes" in results else suffixes
-        # Earlier versions recorded no origins.
-        origins = results.get("made_of", run_origins)
-        parts = origins.keys() & run_origins.keys()
-        if any(origins[part] != run_origins[part] for part in parts):
-            continue
-        if all(str(results.get(key)).endswith(suffixes[key]) for key in keys):
+        parts = ["encoder"] if "test_classes" in results else made_of
+        if all(measured.get(part) == made_of[part] for part in parts):
             return results
     return {}
 

@@ -189,8 +189,8 @@ class ServedModel(tf.Module):
         encoder = models.as_encoder(encoder)
         encoder.build(content.views.shape)
         _check_names(class_names, encoder, classifier, prototypes)
-        # Their variables alone: of layers a SavedModel would hold functions
-        # that nobody calls. `partial` hides the layer from its tracking.
+        # The variables alone: a SavedModel would hold functions of layers that
+        # nobody calls. `partial` hides a layer from the tracking.
         self.weights = [
             variable
             for layer in (encoder, classifier, content)
@@ -258,7 +258,7 @@ class ServedModel(tf.Module):
     def _signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
         """The signatures that this model can answer, by name."""
         signatures = {}
-        for suffix, spec, views_of in self.content.kinds():
+        for suffix, spec, preprocess in self.content.kinds():
             answers = {f"represent{suffix}": self._represent}
             if self.classify is not None:
                 name = f"predict{suffix}" if suffix else "serving_default"
@@ -267,9 +267,9 @@ class ServedModel(tf.Module):
                 answers["classify_by_neighbours"] = self._compare
             if self.bank is not None and not suffix:
                 answers["search"] = self._search
-            views_of = _traced_once(views_of, spec)
+            preprocess = _traced_once(preprocess, spec)
             for name, answer in answers.items():
-                signatures[name] = _signature(spec, views_of, answer)
+                signatures[name] = _signature(spec, preprocess, answer)
         return signatures
 
     def _classify(self, views: tf.Tensor) -> _Answer:
@@ -283,7 +283,7 @@ class ServedModel(tf.Module):
                 "probabilities", tf.sigmoid(logits), self.threshold
             )
         if self.bank is not None:
-            answer |= self.bank.known(representations)
+            answer |= self.bank.belonging(representations)
         return answer
 
     def _search(self, views: tf.Tensor) -> _Answer:
@@ -302,7 +302,7 @@ class ServedModel(tf.Module):
         )
 
     def _represent(self, views: tf.Tensor) -> _Answer:
-        """Representations, normalised where the encoder does not do it."""
+        """Representations of unit length, whatever the encoder returns."""
         representation = self.encode(views)  # [N, dim]
         if not self.is_unit_length:
             representation = tf.math.l2_normalize(representation, axis=1)
@@ -338,7 +338,7 @@ def _traced_once(
 
 def _signature(
     spec: tf.TensorSpec,
-    views_of: Callable[[tf.Tensor], tf.Tensor],
+    preprocess: Callable[[tf.Tensor], tf.Tensor],
     answer: Callable[[tf.Tensor], _Answer],
 ) -> tf.types.experimental.ConcreteFunction:
     """Traces one signature, which refuses a request without images."""
@@ -349,7 +349,7 @@ def _signature(
             inputs,
             f"{spec.name} must not be empty, got 0",
         )
-        return answer(views_of(inputs))
+        return answer(preprocess(inputs))
 
     return tf.function(function, input_signature=[spec]).get_concrete_function()
 
@@ -362,9 +362,9 @@ def _batched(
 ) -> Callable[[tf.Tensor], tf.Tensor]:
     """Encodes the images of several requests at once.
 
-    Inside of the graph, after each request has decoded its own files: one that
-    cannot be decoded fails alone. The server's own batching joins requests
-    before, and they fail together.
+    The graph does so after each request has decoded its files: a file that
+    cannot be decoded fails its request alone. The batching of the server joins
+    requests before, which then fail together.
     """
     powers_of_two = [1 << power for power in range(size.bit_length())]
     large_batches = math.ceil(_LARGEST_REQUEST / size)

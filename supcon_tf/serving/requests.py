@@ -48,30 +48,22 @@ def write_requests(
     """
     (directory / EXTRAS).mkdir(parents=True, exist_ok=True)
     try:
-        _write_warm_up(directory / WARM_UP_FILE, signatures, content)
+        (prediction_log_pb2,) = exceptions.import_extra(
+            "serving", "tensorflow_serving.apis.prediction_log_pb2"
+        )
     except exceptions.MissingPackage as error:
         console.print_line("warm-up", f"no requests for TF Serving: {error}")
+    else:
+        with tf.io.TFRecordWriter(str(directory / WARM_UP_FILE)) as writer:
+            for name, signature in signatures.items():
+                ((key, spec),) = signature["inputs"].items()
+                for size in BATCH_SIZES:
+                    log = prediction_log_pb2.PredictionLog()
+                    request = log.predict_log.request
+                    request.model_spec.signature_name = name
+                    batch = content.example(spec.dtype, size)
+                    request.inputs[key].CopyFrom(batch)
+                    writer.write(log.SerializeToString(deterministic=True))
     name = next(n for n in ("serving_default", "represent") if n in signatures)
     body = {"signature_name": name, "instances": [content.instance()]}
     files.write_atomically(directory / FILE, json.dumps(body) + "\n")
-
-
-def _write_warm_up(
-    path: epath.Path,
-    signatures: Mapping[str, dict[str, dict[str, tf.TensorSpec]]],
-    content: inputs.Images | inputs.Texts,
-) -> None:
-    """Writes the requests that TF Serving runs when it loads the model."""
-    (prediction_log_pb2,) = exceptions.import_extra(
-        "serving", "tensorflow_serving.apis.prediction_log_pb2"
-    )
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for name, signature in signatures.items():
-            ((key, spec),) = signature["inputs"].items()
-            for size in BATCH_SIZES:
-                log = prediction_log_pb2.PredictionLog()
-                request = log.predict_log.request
-                request.model_spec.signature_name = name
-                batch = content.example(spec.dtype, size)
-                request.inputs[key].CopyFrom(batch)
-                writer.write(log.SerializeToString(deterministic=True))

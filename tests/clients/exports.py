@@ -13,34 +13,32 @@ class _Lengths(tf.Module):
 
     @tf.function(input_signature=[_FILES])
     def classify(self, image_bytes):
-        lengths = _lengths_of(image_bytes)
+        lengths = _measure(image_bytes)
         scores = tf.stack([100.0 - lengths, lengths, lengths / 3], axis=1)
         names = tf.constant(CLASS_NAMES)
         return {
             "probabilities": scores / tf.reduce_sum(scores, 1, keepdims=True),
-            "class_names": tf.tile(names[tf.newaxis], [len_of(lengths), 1]),
+            "class_names": tf.tile(names[tf.newaxis], [tf.size(lengths), 1]),
             "predicted_class": tf.gather(names, tf.argmax(scores, axis=1)),
         }
 
     @tf.function(input_signature=[_FILES])
     def represent(self, image_bytes):
-        lengths = _lengths_of(image_bytes)
+        lengths = _measure(image_bytes)
         return {"representation": tf.stack([lengths, 0.1 * lengths], axis=1)}
 
     @tf.function(input_signature=[_FILES])
     def echo(self, image_bytes):
-        return {"all_bytes": image_bytes, "sizes": _lengths_of(image_bytes)}
+        return {"all_bytes": image_bytes, "sizes": _measure(image_bytes)}
 
-    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32, "x")])
-    def double(self, x):
-        return {"twice": 2 * x}
-
-
-def len_of(tensor):
-    return tf.shape(tensor)[0]
+    @tf.function(
+        input_signature=[tf.TensorSpec([None, 2], tf.float32, "pairs")]
+    )
+    def double(self, pairs):
+        return {"doubled": 2 * pairs}
 
 
-def _lengths_of(files):
+def _measure(files):
     """Lengths in bytes; refuses an empty file among them."""
     lengths = tf.strings.length(files)
     good = tf.debugging.Assert(

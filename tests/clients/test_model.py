@@ -1,4 +1,4 @@
-"""One model, asked in both ways: in this process and by REST."""
+"""One model, client in both ways: in this process and by REST."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from supcon_tf.clients import model, rest_model, saved_model
 from tests.clients import exports
 
 
-@pytest.fixture(params=["here", "rest"])
-def asked(request, lengths, server):
-    if request.param == "here":
+@pytest.fixture(params=["process", "rest"])
+def client(request, lengths, server):
+    if request.param == "process":
         return saved_model.SavedModel(lengths / "1")
     return rest_model.RestModel(server.rest, "lengths", 1)
 
 
-def test_the_same_signatures_and_answers(asked):
-    signatures = asked.signatures()
+def test_the_same_signatures_and_answers(client):
+    signatures = client.signatures()
     outputs = {name: sorted(s.outputs) for name, s in signatures.items()}
     assert outputs == {
         "serving_default": ["class_names", "predicted_class", "probabilities"],
@@ -24,25 +24,25 @@ def test_the_same_signatures_and_answers(asked):
         "echo": ["all_bytes", "sizes"],
     }
     assert {s.input for s in signatures.values()} == {"image_bytes"}
-    rows = asked.predict(signatures["represent"], [b"abc", b"\xff" * 61])
+    rows = client.predict(signatures["represent"], [b"abc", b"\xff" * 61])
     # As float32 has them, not as JSON does.
     assert rows[0] == {"representation": [3.0, 0.30000001192092896]}
     assert rows[1] == {"representation": [61.0, 6.099999904632568]}
-    (row,) = asked.predict(signatures["serving_default"], [b"a" * 60])
+    (row,) = client.predict(signatures["serving_default"], [b"a" * 60])
     assert row["class_names"] == exports.CLASS_NAMES
     assert row["predicted_class"] == "long, or so"
     assert row["probabilities"] == pytest.approx([1 / 3, 0.5, 1 / 6])
 
 
-def test_files_are_refused_for_the_same_reason(asked):
+def test_files_are_refused_for_the_same_reason(client):
     reason = r"^no image is empty, got one of 0$"
     with pytest.raises(model.Refused, match=reason):
-        asked.predict(asked.signatures()["represent"], [b"a", b""])
+        client.predict(client.signatures()["represent"], [b"a", b""])
 
 
 def test_a_photograph_of_many_megabytes_is_sent(server):
-    asked = rest_model.RestModel(server.rest, "lengths")
-    (row,) = asked.predict(asked.signatures()["represent"], [bytes(2**23)])
+    client = rest_model.RestModel(server.rest, "lengths")
+    (row,) = client.predict(client.signatures()["represent"], [bytes(2**23)])
     assert row["representation"][0] == 2**23
 
 

@@ -66,40 +66,6 @@ def test_no_cell_is_a_formula():
     assert list(json.loads(line)["probabilities"]) == named
 
 
-CRANES = {
-    "path": "a.jpg",
-    "class_names": ["crane", "dog", "crane", "crane [0]"],
-    "predicted_class": "crane",
-    "probabilities": [0.125, 0.25, 0.5, 0.125],
-    "top_classes": ["crane", "dog"],
-    "top_probabilities": [0.5, 0.25],
-}
-
-
-def test_classes_of_one_name_are_told_apart():
-    """As ImageNet has them, in an export of any version."""
-    (line,) = output.json_lines([CRANES])
-    shown = json.loads(line)
-    assert shown["probabilities"] == {
-        "crane [0] [0]": 0.125,
-        "dog": 0.25,
-        "crane [2]": 0.5,
-        "crane [0] [3]": 0.125,
-    }
-    assert shown["predicted_class"] == "crane [2]"
-    assert shown["top_classes"] == ["crane [2]", "dog"]
-    _, line = read_csv(output.csv_lines([CRANES], top=2))
-    best = ["crane [2]", "0.5"]
-    assert line == ["a.jpg", *best, *best, "dog", "0.25", ""]
-    below = CRANES | {"predicted_class": "", "top_classes": ["", ""]}
-    (line,) = output.json_lines([below])
-    shown = json.loads(line)
-    assert shown["predicted_class"] == "" and shown["top_classes"] == ["", ""]
-    compared = dict(CRANES)
-    compared["similarities"] = compared.pop("probabilities")
-    assert "crane [2]" in "".join(output.json_document([compared]))
-
-
 def test_csv_of_other_rows():
     header, *_ = read_csv(output.csv_lines(CLASSIFIED, top=9))  # there are 3
     assert header[-3:-1] == ["top_3_class", "top_3_probability"]
@@ -140,7 +106,7 @@ def test_json_has_everything_by_the_names_of_the_classes(tmp_path):
     assert json.loads("".join(output.json_document([]))) == []
 
 
-def test_nothing_is_half_written(tmp_path):
+def test_a_file_of_answers_is_whole_or_unchanged(tmp_path):
     def rows():
         yield CLASSIFIED[1]
         raise RuntimeError("gone")

@@ -26,9 +26,9 @@ def test_folders_are_searched_and_each_image_comes_once(folder):
     names = [os.path.relpath(f, folder) for f in paths.find_images([folder])]
     # One that no model reads is asked about too: the reason is in its row.
     assert names == ["a/b.Jpeg", "a/c.png", "b.JPG", "y.png", "z.gif"]
-    places = [folder / "z.gif", folder / "notes.txt", folder, folder / "a/../a"]
-    again = [os.path.relpath(f, folder) for f in paths.find_images(places)]
-    assert again == ["z.gif", "notes.txt", *names[:-1]]
+    chosen = [folder / "z.gif", folder / "notes.txt", folder, folder / "a/../a"]
+    distinct = [os.path.relpath(f, folder) for f in paths.find_images(chosen)]
+    assert distinct == ["z.gif", "notes.txt", *names[:-1]]
 
 
 def test_hidden_files_are_left_out_and_links_followed(folder):
@@ -46,7 +46,7 @@ def test_hidden_files_are_left_out_and_links_followed(folder):
     assert len(names) == 6
 
 
-def test_what_is_not_there_is_named(folder):
+def test_missing_images_are_named(folder):
     with pytest.raises(FileNotFoundError, match="no image or folder .*/x.png"):
         paths.find_images([folder, folder / "x.png"])
     with pytest.raises(ValueError, match="got .*/empty, which has no .jpg, "):
@@ -76,7 +76,7 @@ FILES = {"saved_model.pb": b"graph" * 50, "variables/größer": b""}
 
 @pytest.fixture
 def export(tmp_path):
-    """A directory with a record of its files, as tools/export.py writes it."""
+    """A directory with a record of its files, as of tools/export.py."""
     for name, content in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
@@ -92,7 +92,7 @@ def record(export):
     return export / "assets.extra" / "metadata.json"
 
 
-def test_what_is_whole_passes(export):
+def test_undamaged_exports_pass(export):
     paths.check_files(export)
     (export / "more").write_text("what is not listed may be there")
     paths.check_files(str(export))

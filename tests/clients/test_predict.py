@@ -19,13 +19,8 @@ NAMES = small_export.NAMES
 
 
 @pytest.fixture(scope="module")
-def run_dir():
-    return small_export.run_dir()
-
-
-@pytest.fixture(scope="module")
-def server(run_dir):
-    with model_server.ModelServer(run_dir / "export", "mine") as server:
+def server(small_run):
+    with model_server.ModelServer(small_run / "export", "mine") as server:
         yield server
 
 
@@ -49,15 +44,15 @@ def predict(run_dir, images, **options):
 
 
 def test_both_ways_give_the_answers_of_the_model(
-    run_dir, server, images, tmp_path
+    small_run, server, images, tmp_path
 ):
-    written = []
+    tables = []
     for index, address in enumerate((None, server.rest)):
         file = tmp_path / f"{index}.csv"
-        failed = predict(run_dir, images, server=address, output=str(file))
+        failed = predict(small_run, images, server=address, output=str(file))
         assert failed == 2
-        written.append(file.read_text("utf-8"))
-    rows = list(csv.DictReader(written[0].splitlines()))
+        tables.append(file.read_text("utf-8"))
+    rows = list(csv.DictReader(tables[0].splitlines()))
     encoder, layer = small_export.encoder_and_classifier()
     for row in rows:
         if row["error"]:
@@ -74,25 +69,25 @@ def test_both_ways_give_the_answers_of_the_model(
     assert sum(not row["error"] for row in rows) == 3
 
     number = r"\d\.\d+(?:e-\d+)?"  # its last digits may differ
-    assert len({re.sub(number, "", text) for text in written}) == 1
-    here, there = ([*map(float, re.findall(number, x))] for x in written)
+    assert len({re.sub(number, "", text) for text in tables}) == 1
+    here, there = ([*map(float, re.findall(number, x))] for x in tables)
     np.testing.assert_allclose(there, here, atol=1e-6)
 
 
-def test_other_signatures(run_dir, server, images, tmp_path):
+def test_other_signatures(small_run, server, images, tmp_path):
     answers = []
     for signature in ("represent", "classify_by_neighbours"):
         file = tmp_path / f"{signature}.jsonl"
         options = {"signature": signature, "output": str(file)}
-        assert predict(run_dir, images, server=server.rest, **options) == 2
+        assert predict(small_run, images, server=server.rest, **options) == 2
         rows = map(json.loads, file.read_text("utf-8").splitlines())
         answers.append([row for row in rows if "error" not in row])
-    for row, near in zip(*answers, strict=True):
+    for row, similar in zip(*answers, strict=True):
         # Prototypes are the first two axes; the class between them has none.
         first, second = row["representation"][:2]
         expected = pytest.approx([first, -1, second], abs=1e-6)
-        assert list(near["similarities"]) == list(NAMES)
-        assert list(near["similarities"].values()) == expected
+        assert list(similar["similarities"]) == list(NAMES)
+        assert list(similar["similarities"].values()) == expected
 
 
 def test_a_damaged_export_is_not_loaded(lengths, images, tmp_path):
@@ -106,21 +101,21 @@ def test_a_damaged_export_is_not_loaded(lengths, images, tmp_path):
         predict(tmp_path, images)
 
 
-def test_a_file_that_exists_is_kept(run_dir, server, images, tmp_path):
+def test_a_file_that_exists_is_kept(small_run, server, images, tmp_path):
     file = tmp_path / "out.csv"
     file.write_text("earlier")
     with pytest.raises(ValueError, match="out.csv exists already; choose ano"):
         predict("no export is looked for", images, output=str(file))
     assert file.read_text() == "earlier"
     options = {"server": server.rest, "overwrite": True}
-    predict(run_dir, images, output=str(file), **options)
+    predict(small_run, images, output=str(file), **options)
     assert file.read_text().startswith("path,")
     (tmp_path / "folder.csv").mkdir()
-    for place, message in (
+    for path, message in (
         ("folder.csv", "--output must be a file, got .*folder.csv, a dir"),
         ("out.csv/a.csv", "`output` must be a folder that can be written"),
     ):
-        options = {"output": str(tmp_path / place), "overwrite": True}
+        options = {"output": str(tmp_path / path), "overwrite": True}
         with pytest.raises(ValueError, match=message):
             predict("no export is looked for", images, **options)
 
@@ -131,17 +126,19 @@ def test_a_run_without_an_export_is_named(images, tmp_path):
 
 
 def test_wrong_names_are_errors_before_any_image(
-    run_dir, server, images, tmp_path
+    small_run, server, images, tmp_path
 ):
     server.reset()
     names = "classify_by_neighbours, represent, serving_default"
     message = f"takes image files, {names}, got predict_images"
     with pytest.raises(ValueError, match=message):
-        predict(run_dir, images, server=server.rest, signature="predict_images")
+        predict(
+            small_run, images, server=server.rest, signature="predict_images"
+        )
     with pytest.raises(RuntimeError, match=r"404: .*request: Latest\(yours\)"):
-        predict(run_dir, images, server=server.rest, model_name="yours")
+        predict(small_run, images, server=server.rest, model_name="yours")
     with pytest.raises(RuntimeError, match=r"404: .*Specific\(mine, 4\)"):
-        predict(run_dir, images, server=server.rest, model_version=4)
+        predict(small_run, images, server=server.rest, model_version=4)
     with pytest.raises(ValueError, match="export must hold version 4 of tool"):
-        predict(run_dir, images, model_version=4)
+        predict(small_run, images, model_version=4)
     assert server.batch_sizes == []

@@ -15,12 +15,12 @@ class Sizes:
     """A model that gives the sizes of files, and refuses those with an x."""
 
     def __init__(self):
-        self.asked = []
+        self.batches = []
         self.lock = threading.Lock()
 
     def __call__(self, contents):
         with self.lock:
-            self.asked.append(list(contents))
+            self.batches.append(list(contents))
         for file in contents:
             if b"x" in file:
                 raise model.Refused(f"no image: {file.decode()}")
@@ -29,28 +29,28 @@ class Sizes:
 
 @pytest.fixture
 def files(tmp_path):
-    made = []
+    paths = []
     for index in range(23):
-        made.append(tmp_path / f"{index:02}.png")
-        made[-1].write_bytes(b"." * (index + 1))
-    return made
+        paths.append(tmp_path / f"{index:02}.png")
+        paths[-1].write_bytes(b"." * (index + 1))
+    return paths
 
 
-def ask(asked, files, batch_size=4, **options):
+def ask(service, files, batch_size=4, **options):
     return list(
-        requests.answers(asked, files, batch_size=batch_size, **options)
+        requests.answers(service, files, batch_size=batch_size, **options)
     )
 
 
 @pytest.mark.parametrize("requests_in_flight", [1, 3, 50])
 def test_rows_come_in_the_order_of_the_files(files, requests_in_flight):
-    asked = Sizes()
-    rows = ask(asked, files, requests_in_flight=requests_in_flight)
+    service = Sizes()
+    rows = ask(service, files, requests_in_flight=requests_in_flight)
     assert rows == [
         {"path": str(file), "size": index + 1}
         for index, file in enumerate(files)
     ]
-    assert sorted(map(len, asked.asked)) == [3, 4, 4, 4, 4, 4]
+    assert sorted(map(len, service.batches)) == [3, 4, 4, 4, 4, 4]
 
 
 def test_requests_are_made_at_the_same_time(files):
@@ -72,25 +72,25 @@ def test_no_more_requests_are_made_than_are_allowed(files, monkeypatch):
         return future
 
     monkeypatch.setattr(requests, "_start", start)
-    asked = Sizes()
-    rows = requests.answers(asked, files, batch_size=1, requests_in_flight=3)
+    service = Sizes()
+    rows = requests.answers(service, files, batch_size=1, requests_in_flight=3)
     for taken in range(1, 5):
         next(rows)
-        assert len(asked.asked) == 2 + taken
+        assert len(service.batches) == 2 + taken
 
 
 def test_bad_files_do_not_take_the_others_with_them(files):
     bad = {0: b"x", 9: b"xx", 10: b"xyz", 22: b"x"}
     for index, contents in bad.items():
         files[index].write_bytes(contents)
-    asked = Sizes()
-    rows = ask(asked, files, batch_size=8)
+    service = Sizes()
+    rows = ask(service, files, batch_size=8)
     for index, (file, row) in enumerate(zip(files, rows, strict=True)):
         answer = {"size": index + 1}
         if index in bad:
             answer = {"error": f"no image: {bad[index].decode()}"}
         assert row == {"path": str(file), **answer}
-    sizes = [len(batch) for batch in asked.asked]
+    sizes = [len(batch) for batch in service.batches]
     assert sorted(sizes) == [1] * 23 + [7, 8, 8]
 
 
@@ -104,16 +104,16 @@ def test_a_file_that_cannot_be_read_has_an_error(files):
     assert "error" in ask(Sizes(), files[1:2])[0]
 
 
-def test_an_error_of_the_server_ends_it(files):
+def test_an_error_of_the_server_ends_the_requests(files):
     class Away(Sizes):
         def __call__(self, contents):
             super().__call__(contents)
             raise exceptions.Failed("away")
 
-    asked = Away()
+    service = Away()
     with pytest.raises(exceptions.Failed, match="away"):
-        ask(asked, files, batch_size=8, requests_in_flight=1)
-    assert [len(batch) for batch in asked.asked] == [8]
+        ask(service, files, batch_size=8, requests_in_flight=1)
+    assert [len(batch) for batch in service.batches] == [8]
 
 
 def test_names_that_are_no_text_can_be_written(tmp_path):

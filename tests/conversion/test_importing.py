@@ -1,6 +1,8 @@
 """Checkpoints of other projects: small ones, made here, with their names."""
 
 import argparse
+import functools
+import pathlib
 import re
 import sys
 import zipfile
@@ -11,16 +13,17 @@ import tensorflow as tf
 
 from supcon_tf import config, conversion, models
 from supcon_tf.conversion import convolutions, foreign, importing
-from supcon_tf.training import builders, checkpoints, runs
+from supcon_tf.training import builders, checkpoints, runs, stages
 
 BLOCKS = {"resnet18": (2, 2, 2, 2), "resnet50": (3, 4, 6, 3)}
 SIDE = 32
 
 
-def make(architecture, stem, **options):
-    """A model whose running statistics are not 0 and 1."""
+@functools.cache
+def make(architecture, stem, number=0):
+    """A model of stage 1 whose running statistics are not 0 and 1."""
     encoder = models.Encoder(
-        architecture, stem, 1 / 32, stem_padding="symmetric", **options
+        architecture, stem, 1 / 32, stem_padding="symmetric"
     )
     head = models.ProjectionHead(6, (8,), output_bias=True)
     model = models.SupConModel(encoder, head, models.layers.classifier(10))
@@ -29,6 +32,14 @@ def make(architecture, stem, **options):
     for variable in model.weights:
         if variable.dtype.is_floating:
             variable.assign(rng.uniform(0.2, 0.9, variable.shape) ** 2)
+    return model
+
+
+def blank(architecture, stem):
+    """Another model, whose weights are 0."""
+    model = make(architecture, stem, number=1)
+    for variable in model.weights:
+        variable.assign(tf.zeros_like(variable))
     return model
 
 
@@ -47,7 +58,7 @@ def ordered_layers(model):
                 yield group, index, part, layer
 
 
-def as_torch(model, shortcut="shortcut", prefix="module.encoder."):
+def to_torch(model, shortcut="shortcut", prefix="module.encoder."):
     """The state dict of SupContrast; of torchvision with other arguments."""
     state = {}
     for group, index, part, layer in ordered_layers(model):
@@ -79,7 +90,7 @@ def numbered(name, number):
     return f"{name}_{number}" if number else name
 
 
-def as_google(model):
+def to_google(model):
     """Variables of a checkpoint of TensorFlow 1, by name."""
     top, arrays = "ContrastiveModel", {}
     has_shortcut = False
@@ -106,7 +117,7 @@ def as_google(model):
     return {name: np.asarray(value) for name, value in arrays.items()}
 
 
-def as_simclr(model):
+def to_simclr(model):
     """The names of the variables of SimCLR's tf2 model."""
     arrays = {}
     for number, (group, index, _, layer) in enumerate(ordered_layers(model)):
@@ -151,18 +162,15 @@ def write_objects(arrays, path):
     ).write(str(path))
 
 
-def import_run(run_dir, file_format, path, **options):
-    conversion.import_weights(
-        config.ImportSettings(
-            str(run_dir),
-            format=file_format,
-            checkpoint=path,
-            dataset="digits",
-            image_size=SIDE,
-            **options,
-        )
+def import_settings(run_dir, file_format, path, **options):
+    return config.ImportSettings(
+        str(run_dir),
+        format=file_format,
+        checkpoint=path,
+        dataset="digits",
+        image_size=SIDE,
+        **options,
     )
-    return runs.Run.open(run_dir)
 
 
 def assert_equal(layers, expected_layers):
@@ -173,90 +181,107 @@ def assert_equal(layers, expected_layers):
             np.testing.assert_array_equal(weight, expected_weight)
 
 
+def assert_equal_encoders(model, expected):
+    assert_equal(
+        *([layer for *_, layer in ordered_layers(m)] for m in (model, expected))
+    )
+
+
+def head_layers(model):
+    head = model.projection_head
+    return [*head.hidden, head.projection]
+
+
+@pytest.fixture(scope="module")
+def google_checkpoint(tmp_path_factory):
+    path = tmp_path_factory.mktemp("google") / "model.ckpt-17"
+    return write_named(to_google(make("resnet50", "cifar")), path)
+
+
+def test_a_checkpoint_becomes_a_run(google_checkpoint, tmp_path):
+    model = make("resnet50", "cifar")
+    conversion.import_weights(
+        import_settings(tmp_path / "run", "google_supcon", google_checkpoint)
+    )
+    run = runs.Run.open(tmp_path / "run")
+    assert run.settings.architecture == "resnet50"
+    assert (run.settings.stem, run.settings.width) == ("cifar", 1 / 32)
+    assert run.settings.normalize_representation
+    assert_equal_encoders(run, model)
+    assert_equal([run.classifier("pretrained")], [model.classifier])
+    restored = builders.model(run.settings, 10)
+    checkpoints.restore(
+        run.checkpoint, projection_head=restored.projection_head
+    )
+    kernels = [head_layers(m)[-1].kernel for m in (restored, model)]
+    np.testing.assert_array_equal(*kernels)
+
+
+def test_a_checkpoint_of_simclr_sets_model_and_settings(tmp_path, monkeypatch):
+    model, target = make("resnet50", "imagenet"), blank("resnet50", "imagenet")
+    path = write_objects(to_simclr(model), tmp_path / "model.ckpt-17")
+    monkeypatch.setattr(stages, "pretrain", lambda *arguments: arguments)
+    settings, load = conversion.import_weights(
+        import_settings(tmp_path / "run", "simclr_tf2", path)
+    )
+    assert (settings.stem, settings.width) == ("imagenet", 1 / 32)
+    assert (settings.stem_padding, settings.epochs) == ("same", 0)
+    assert not settings.normalize_representation
+    assert (settings.image_mean, settings.image_std) == ((0.0,) * 3, (1.0,) * 3)
+    load(settings, target)
+    assert_equal_encoders(target, model)
+    assert_equal([target.classifier], [model.classifier])
+
+
 @pytest.mark.parametrize(
-    ("file_format", "named", "write", "stem"),
+    ("architecture", "stem", "file_format", "names", "layers"),
     [
-        ("google_supcon", as_google, write_named, "cifar"),
-        ("simclr_tf2", as_simclr, write_objects, "imagenet"),
+        ("resnet18", "cifar", "supcontrast", (), head_layers),
+        (
+            *("resnet50", "imagenet", "torchvision", ("downsample", "")),
+            lambda model: [model.classifier],
+        ),
     ],
 )
-def test_a_checkpoint_of_tensorflow_becomes_a_run(
-    file_format, named, write, stem, tmp_path
+def test_names_of_torch_are_understood(
+    architecture, stem, file_format, names, layers
 ):
-    model = make("resnet50", stem)
-    path = write(named(model), tmp_path / "model.ckpt-17")
-    run = import_run(tmp_path / "run", file_format, path)
-    assert run.settings.architecture == "resnet50"
-    assert (run.settings.stem, run.settings.width) == (stem, 1 / 32)
-    assert run.settings.normalize_representation == (
-        file_format == "google_supcon"
-    )
-    assert_equal(
-        [layer for *_, layer in ordered_layers(model)],
-        [layer for *_, layer in ordered_layers(run)],
-    )
-    assert_equal([model.classifier], [run.classifier("pretrained")])
-    if file_format == "google_supcon":
-        restored = builders.model(run.settings, 10)
-        checkpoints.restore(
-            run.checkpoint, projection_head=restored.projection_head
-        )
-        kernels = (restored.projection_head, model.projection_head)
-        restored_kernel, kernel = (head.projection.kernel for head in kernels)
-        np.testing.assert_array_equal(restored_kernel, kernel)
+    model, target = make(architecture, stem), blank(architecture, stem)
+    weights = foreign.identify(to_torch(model, *names), file_format)
+    assert (weights.architecture, weights.stem) == (architecture, stem)
+    importing.assign(weights, target)
+    assert_equal_encoders(target, model)
+    assert_equal(layers(target), layers(model))
 
 
-@pytest.mark.slow(but=["resnet50"])
 @pytest.mark.parametrize("architecture", BLOCKS)
-def test_names_of_torch_are_understood(architecture):
-    for stem, file_format, arguments in (
-        ("cifar", "supcontrast", ()),
-        ("imagenet", "torchvision", ("downsample", "")),
+def test_exported_weights_have_the_names_of_torchvision(
+    architecture, monkeypatch
+):
+    model = make(architecture, "imagenet")
+    encoder, classifier = model.encoder, model.classifier
+    # Networks of torchvision are wider, which would take seconds.
+    for name, value, message in (
+        (
+            "width",
+            1,
+            "`formats` must be without torchvision, but for a ResNet-",
+        ),
+        (
+            "normalize",
+            False,
+            "`classifier` must be none for torchvision, whose",
+        ),
     ):
-        model, target = (make(architecture, stem) for _ in range(2))
-        for variable in target.weights:
-            variable.assign(tf.zeros_like(variable))
-        weights = foreign.identify(as_torch(model, *arguments), file_format)
-        assert (weights.architecture, weights.stem) == (architecture, stem)
-        importing.assign(weights, target)
-        assert_equal(
-            [layer for *_, layer in ordered_layers(model)],
-            [layer for *_, layer in ordered_layers(target)],
-        )
-        parts = [
-            [stage_1_model.classifier]
-            if file_format == "torchvision"
-            else [
-                *stage_1_model.projection_head.hidden,
-                stage_1_model.projection_head.projection,
-            ]
-            for stage_1_model in (model, target)
-        ]
-        assert_equal(*parts)
-
-
-@pytest.mark.slow(but=["resnet18"])
-@pytest.mark.parametrize("architecture", BLOCKS)
-def test_the_way_back_has_the_names_of_torchvision(architecture):
-    encoder = models.Encoder(
-        architecture, "imagenet", normalize=False, stem_padding="symmetric"
-    )
-    model = models.ClassifierModel(encoder, 10)
-    model.build((None, 1, SIDE, SIDE, 3))
-    expected = as_torch(model, "downsample", "")
-    state = convolutions.torchvision_state(encoder, model.classifier)
+        with pytest.raises(ValueError, match=message):
+            convolutions.torchvision_state(encoder, classifier)
+        monkeypatch.setattr(encoder, name, value)
+    expected = to_torch(model, "downsample", "")
+    state = convolutions.torchvision_state(encoder, classifier)
     assert state.keys() == expected.keys()
     for name, value in state.items():
         if not name.endswith("tracked"):
             np.testing.assert_array_equal(value, expected[name])
-    for options, message in (
-        ({}, "`formats` must be without torchvision, but for a ResNet-18 to"),
-        ({"stem_padding": "symmetric"}, "`classifier` must be none for torch"),
-    ):
-        encoder = models.Encoder("resnet18", "imagenet", **options)
-        encoder.build((None, SIDE, SIDE, 3))
-        with pytest.raises(ValueError, match=message):
-            convolutions.torchvision_state(encoder, model.classifier)
 
 
 def test_symmetric_padding_is_that_of_a_pool_of_a_padded_image():
@@ -284,6 +309,15 @@ def without(name):
     return lambda arrays: arrays.pop(name)
 
 
+def renamed(old, new, keeps=False):
+    def change(arrays):
+        for name in [name for name in arrays if old in name]:
+            array = arrays[name] if keeps else arrays.pop(name)
+            arrays[name.replace(old, new)] = array
+
+    return change
+
+
 def plus(name, shape=(3,)):
     return lambda arrays: arrays.update({name: np.zeros(shape, np.float32)})
 
@@ -295,7 +329,7 @@ def plus(name, shape=(3,)):
         (
             "google_supcon",
             without("ContrastiveModel/Encoder/batch_normalization/beta"),
-            "a convolution and a batch norm for each of the 53 places",
+            "a convolution and a batch norm for each of the 53 positions",
         ),
         (
             "simclr_tf2",
@@ -318,80 +352,68 @@ def plus(name, shape=(3,)):
             without("ContrastiveModel/ProjectionHead/dense/bias"),
             "none called ContrastiveModel/ProjectionHead/dense/bias",
         ),
+        (
+            "google_supcon",
+            renamed("BottleneckBlock", "ResidualBlock"),
+            "be of bottlenecks, ResNet-50",
+        ),
+        (
+            "supcontrast",
+            renamed("layer2.0.shortcut.", "layer1.1.shortcut.", keeps=True),
+            r"of resnet50, .*: \[\(0, 1, -1\)\]",
+        ),
         ("torchvision", lambda arrays: None, "more: |no ResNet|known depth"),
     ],
 )
-def test_what_is_something_else_is_named(file_format, change, message):
+def test_a_checkpoint_of_another_network_is_named(file_format, change, message):
     model = make("resnet50", "cifar")
-    converters = {"google_supcon": as_google, "simclr_tf2": as_simclr}
-    arrays = converters.get(file_format, as_torch)(model)
+    converters = {"google_supcon": to_google, "simclr_tf2": to_simclr}
+    arrays = converters.get(file_format, to_torch)(model)
     change(arrays)
     with pytest.raises(ValueError, match=f"`checkpoint` must .*({message})"):
         importing.assign(foreign.identify(arrays, file_format), model)
 
 
-def test_a_shortcut_that_ours_has_not_is_refused():
-    model = make("resnet18", "cifar")
-    arrays = as_torch(model)
-    for name in [name for name in arrays if ".layer2.0.shortcut." in name]:
-        new_name = name.replace("layer2", "layer1")
-        arrays[new_name] = arrays[name]
-    weights = foreign.identify(arrays, "supcontrast")
-    with pytest.raises(ValueError, match=r"of resnet18, .*: \[\(0, 0, -1\)\]"):
-        importing.assign(weights, model)
-
-
-def test_basic_blocks_of_tensorflow_are_refused():
-    arrays = as_google(make("resnet50", "cifar"))
-    arrays = {
-        name.replace("BottleneckBlock", "ResidualBlock"): value
-        for name, value in arrays.items()
-    }
-    with pytest.raises(ValueError, match="must be of bottlenecks, ResNet-50"):
-        foreign.identify(arrays, "google_supcon")
-
-
-def test_no_run_is_begun_by_a_bad_checkpoint(tmp_path):
-    model = make("resnet50", "cifar")
-    good_path = write_named(as_google(model), tmp_path / "whole")
-    model.classifier = models.layers.classifier(7)
-    model.classifier.build((None, 64))
-    other_classes = write_named(as_google(model), tmp_path / "seven")
+def test_no_run_is_begun_by_a_bad_checkpoint(google_checkpoint, tmp_path):
+    arrays = to_google(make("resnet50", "cifar"))
+    for name, array in arrays.items():
+        if "ClassificationHead" in name:
+            arrays[name] = array[..., :7]
+    seven_classes = write_named(arrays, tmp_path / "seven")
     broken = tmp_path / "broken.index"
-    broken.write_bytes((tmp_path / "whole.index").read_bytes()[:100])
-    run_dir = tmp_path / "run"
-    for path, options, message in (
-        (other_classes, {}, "`drop` must name the classifier .* of 7 classes"),
-        (str(broken.with_suffix("")), {}, "must be a checkpoint of TensorFlow"),
-        (str(tmp_path / "none"), {}, "must be a checkpoint of TensorFlow, got"),
-        (
-            good_path,
-            {"drop": ("fc.",)},
-            "`drop` must begin a name of the checkp",
-        ),
+    broken.write_bytes(
+        pathlib.Path(f"{google_checkpoint}.index").read_bytes()[:100]
+    )
+    for path, drop, message in (
+        (seven_classes, (), "`drop` must name the classifier .* of 7 classes"),
+        (str(broken.with_suffix("")), (), "must be a checkpoint of TensorFlow"),
+        (str(tmp_path / "none"), (), "must be a checkpoint of TensorFlow, got"),
+        (google_checkpoint, ("fc.",), "`drop` must begin a name of the checkp"),
     ):
+        settings = import_settings(
+            tmp_path / "run", "google_supcon", path, drop=drop
+        )
         with pytest.raises(ValueError, match=message):
-            import_run(run_dir, "google_supcon", path, **options)
-        assert not run_dir.exists()
+            conversion.import_weights(settings)
+        assert not (tmp_path / "run").exists()
     drop = ("ContrastiveModel/ClassificationHead",)
-    run = import_run(run_dir, "google_supcon", other_classes, drop=drop)
-    assert run.classifiers == ()
+    weights = foreign.identify(arrays, "google_supcon", drop)
+    assert weights.classifier == () and weights.head
 
 
 def test_a_pickle_is_not_unpickled(tmp_path):
     torch = pytest.importorskip("torch")
     model = make("resnet18", "cifar")
     state = {
-        name: torch.tensor(value) for name, value in as_torch(model).items()
+        name: torch.tensor(value) for name, value in to_torch(model).items()
     }
     path = str(tmp_path / "ckpt.pth")
     opt = argparse.Namespace(epochs=3)
     torch.save({"model": state, "opt": opt, "epoch": 3}, path)
-    run = import_run(tmp_path / "run", "supcontrast", path)
-    assert_equal(
-        [layer for *_, layer in ordered_layers(model)],
-        [layer for *_, layer in ordered_layers(run)],
+    conversion.import_weights(
+        import_settings(tmp_path / "run", "supcontrast", path)
     )
+    assert_equal_encoders(runs.Run.open(tmp_path / "run"), model)
     torch.save({"model": state, "evil": re.compile("x")}, path)
     with pytest.raises(ValueError, match="must be a state dict of torch, got"):
         foreign.read(path, "supcontrast")

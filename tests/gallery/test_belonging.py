@@ -9,20 +9,9 @@ import tensorflow as tf
 from supcon_tf import gallery, measures
 from supcon_tf.gallery import belonging
 from supcon_tf.serving import bank
+from tests.gallery import galleries
 
 CLASSES = tuple("abcdef")
-
-
-def shelf_of(rows, labels, class_names=CLASSES):
-    count = len(rows)
-    return gallery.Gallery(
-        rows.astype(np.float32),
-        labels.astype(np.int32),
-        class_names,
-        tuple(map(str, range(count))),
-        np.arange(count),
-        {"sha256": "a"},
-    )
 
 
 def stretched(count, rng):
@@ -49,7 +38,7 @@ def divided(count, rng):
 )
 def test_the_better_score_is_taken(draw, score, tmp_path):
     rows, labels = draw(480, np.random.default_rng(0))
-    shelf = shelf_of(rows, labels)
+    shelf = galleries.from_rows(rows, labels, CLASSES)
     chosen, aurocs = belonging.choose_score(shelf)
     assert chosen == score == max(aurocs, key=aurocs.get)
     assert all(0 < auroc <= 1 for auroc in aurocs.values())
@@ -71,7 +60,7 @@ def test_the_better_score_is_taken(draw, score, tmp_path):
 
 def test_the_threshold_lets_the_share_of_held_out_rows_pass():
     rows, labels = stretched(480, np.random.default_rng(0))
-    shelf = shelf_of(rows[:300], labels[:300])
+    shelf = galleries.from_rows(rows[:300], labels[:300], CLASSES)
     threshold = belonging.fit(shelf, 0.9, rows[300:], "held out")
     scores = measures.mahalanobis_scores(rows[300:], rows[:300], labels[:300])
     assert (scores >= threshold.minimum).mean() == pytest.approx(0.9, abs=0.01)
@@ -87,19 +76,19 @@ def test_the_threshold_lets_the_share_of_held_out_rows_pass():
         lambda rows, labels: (rows, np.where(labels == 0, -1, labels)),
         lambda rows, labels: (rows, labels % 2),  # two classes
         lambda rows, labels: (rows[labels], labels),  # equal in each class
-        lambda rows, labels: (rows[:6], labels[:6]),  # one row of each
+        lambda rows, labels: (rows[:6], labels[:6]),  # a row of each
     ],
 )
-def test_where_there_is_no_choice_it_is_the_cosine(change):
+def test_without_a_choice_the_score_is_the_cosine(change):
     rows, labels = change(*stretched(60, np.random.default_rng(0)))
-    shelf = shelf_of(rows, labels, CLASSES[: labels.max() + 1])
+    shelf = galleries.from_rows(rows, labels, CLASSES[: labels.max() + 1])
     assert belonging.choose_score(shelf) == ("neighbors", {})
 
 
 def test_three_rows_of_each_class_are_enough_for_a_threshold():
     """One half has two rows of each class, and the other half one."""
     rows, labels = stretched(18, np.random.default_rng(9))
-    shelf = shelf_of(rows, labels)
+    shelf = galleries.from_rows(rows, labels, CLASSES)
     assert belonging.choose_score(shelf)[0] == "mahalanobis"
     threshold = belonging.fit(shelf, 1.0)
     assert (threshold.score, threshold.aurocs) == ("neighbors", {})
@@ -107,10 +96,25 @@ def test_three_rows_of_each_class_are_enough_for_a_threshold():
     assert threshold.minimum == pytest.approx(similarities[:, 1].min())
 
 
-def test_a_distance_without_rows_is_one_line():
+def test_the_threshold_by_some_rows_of_a_large_gallery(monkeypatch):
+    rows, labels = divided(48, np.random.default_rng(0))
+    cosines = measures.neighbor_scores(rows, rows, leave_one_out=True)
+    shelf = galleries.from_rows(rows, np.zeros(48), CLASSES[:1])
+    assert belonging.fit(shelf, 1.0).minimum == pytest.approx(cosines.min())
+    monkeypatch.setattr(belonging, "_MOST_THRESHOLD_ROWS", 3)
+    minimum = belonging.fit(shelf, 1.0).minimum
+    assert minimum == pytest.approx(cosines[[0, 16, 32]].min())
+    # Equal rows are each other's nearest.
+    equal_rows = galleries.from_rows(np.ones([9, 4]), labels[:9], CLASSES)
+    assert belonging.fit(equal_rows, 1.0).minimum == pytest.approx(1)
+
+
+def test_a_distance_without_rows_is_a_single_line():
     rows, labels = stretched(60, np.random.default_rng(0))
     threshold = gallery.Threshold(-9.0, 0.95, "held out", "mahalanobis")
-    shelf = dataclasses.replace(shelf_of(rows, labels), threshold=threshold)
+    shelf = dataclasses.replace(
+        galleries.from_rows(rows, labels, CLASSES), threshold=threshold
+    )
     assert shelf.can_be_scored
     for count in (6, 0):
         part = shelf.part(np.arange(60) < count)
@@ -123,14 +127,14 @@ def test_a_distance_without_rows_is_one_line():
 
 def test_an_export_has_the_same_distance():
     rows, labels = stretched(240, np.random.default_rng(0))
-    shelf = shelf_of(rows, labels)
+    shelf = galleries.from_rows(rows, labels, CLASSES)
     queries = np.random.default_rng(1).normal(size=[50, 16]).astype(np.float32)
     queries = np.concatenate([queries, shelf.representations[:50]])
     scores = np.sort(shelf.mahalanobis.scores(queries))
     minimum = float(scores[20] + scores[21]) / 2  # between two of them
     threshold = gallery.Threshold(minimum, 0.95, score="mahalanobis")
     shelf = dataclasses.replace(shelf, threshold=threshold)
-    known = bank.Bank(shelf, k=3).known(tf.constant(queries))["is_known"]
+    known = bank.Bank(shelf, k=3).belonging(tf.constant(queries))["is_known"]
     similarities, _ = shelf.search(queries, k=1)
     expected = shelf.is_known(queries, similarities)
     assert expected.sum() == 79

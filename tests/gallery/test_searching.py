@@ -1,6 +1,7 @@
 """Galleries of a trained run: indexed, grown, searched, by tools and Python."""
 
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -14,16 +15,17 @@ import tensorflow as tf
 from PIL import Image
 
 import supcon_tf
-from supcon_tf import config, gallery, measures, serving, training
+from supcon_tf import config, gallery, serving, training
 from supcon_tf.gallery import belonging, searching
 from supcon_tf.serving import bank
+from supcon_tf.training import representations, runs
 from tests import forks, processes
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory, image_folder):
     """Images with a class that the run has not seen, and loose images."""
-    root = tmp_path_factory.mktemp("galleries")
+    root = tmp_path_factory.mktemp("folders")
     shutil.copytree(image_folder / "train", root / "known")
     rng = np.random.default_rng(1)
     (root / "new" / "odd").mkdir(parents=True)
@@ -35,148 +37,151 @@ def folders(tmp_path_factory, image_folder):
     return root
 
 
+@pytest.fixture(scope="module")
+def run(copy_run, tmp_path_factory):
+    """A run with an export; this file opens and traces its encoder once."""
+    run = copy_run(tmp_path_factory.mktemp("galleries") / "run")
+    with pytest.MonkeyPatch.context() as patch:
+        for room, name in (
+            (runs, "open_run"),
+            (representations, "representer"),
+        ):
+            patch.setattr(room, name, functools.cache(getattr(room, name)))
+        serving.export(config.ExportSettings(str(run.path)))
+        yield run
+
+
+@pytest.fixture(scope="module")
+def model(run):
+    return supcon_tf.load(run.path)
+
+
+@pytest.fixture(scope="module")
+def index_of_images(run, folders, tmp_path_factory):
+    """The gallery of the training images, as the tool has made it."""
+    settings = config.IndexSettings(
+        str(run.path), data_dir=str(folders / "known")
+    )
+    gallery.index(settings)
+    path = tmp_path_factory.mktemp("index") / "gallery"
+    return shutil.copytree(run.galleries / "gallery", path)
+
+
 @pytest.fixture
-def index(copied_run, folders):
-    """Runs the tool on a copy of a run; paths are relative to the folders."""
+def index(run, folders, index_of_images):
+    """Runs the tool with paths below `folders`.
+
+    The run has a single gallery before, of the training images.
+    """
+    shutil.rmtree(run.galleries)
+    shutil.copytree(index_of_images, run.galleries / "gallery")
 
     def call(**options):
         for name in ("data_dir", "add", "known_data"):
             if name in options:
                 options[name] = str(folders / options[name])
-        settings = config.IndexSettings(str(copied_run.path), **options)
-        return gallery.index(settings)
+        return gallery.index(config.IndexSettings(str(run.path), **options))
 
     return call
 
 
 @pytest.fixture
-def copied_run(copy_run, tmp_path):
-    return copy_run(tmp_path / "run")
+def shelf(index, run):
+    """The gallery of the training images."""
+    return gallery.open_gallery(run.galleries / "gallery")
 
 
-def test_a_gallery_has_the_representations_of_the_run(index, copied_run):
-    shelf = index(data_dir="known")
-    run = training.Run.open(copied_run.path)
+@pytest.fixture
+def products(shelf, model):
+    """The same, to be searched."""
+    return model.gallery()
+
+
+@pytest.fixture(scope="module")
+def odd_images(folders):
+    return sorted(map(str, (folders / "new" / "odd").iterdir()))
+
+
+def test_a_gallery_has_the_representations_of_the_run(shelf, run):
+    opened = training.Run.open(run.path)
     rows, labels = training.represent(
-        run.encoder, run.source("train"), image_size=run.image_size
+        opened.encoder, opened.source("train"), image_size=opened.image_size
     )
-    assert shelf.class_names == run.class_names
+    assert shelf.class_names == opened.class_names
     assert np.array_equal(shelf.labels, labels)
     np.testing.assert_allclose(shelf.representations, rows, atol=1e-6)
-    assert shelf.made_of == run.identity
+    assert shelf.made_of == opened.identity
     score, aurocs = belonging.choose_score(shelf)
     assert (shelf.threshold.score, shelf.threshold.aurocs) == (score, aurocs)
     assert shelf.threshold == belonging.fit(shelf, 0.95)
-    assert shelf.threshold.known_rate == 0.95
 
 
-def test_a_threshold_by_some_rows(index, monkeypatch):
-    """Of a large gallery; two equal rows are each other's nearest."""
-    shelf = index(data_dir="known")
-    rows = np.arange(0, 48, 3)
-    scores = belonging._cosines_to_others(shelf, rows)
-    bank_rows = shelf.representations
-    expected = measures.neighbor_scores(
-        bank_rows, bank_rows, leave_one_out=True
-    )
-    np.testing.assert_allclose(scores, expected[rows], atol=1e-6)
-    twice = dataclasses.replace(shelf, representations=np.ones_like(bank_rows))
-    assert belonging._cosines_to_others(twice, rows) == pytest.approx(1)
-    monkeypatch.setattr(belonging, "_MOST_THRESHOLD_ROWS", 3)
-    few = belonging._cosines_to_others(shelf, np.arange(48))
-    np.testing.assert_allclose(few, expected[[0, 16, 32]], atol=1e-6)
-
-
-def test_a_gallery_grows_by_what_it_lacks(index, capsys, folders):
-    index(data_dir="known")
-    shelf = index(add="new")
-    assert shelf.class_counts() == {
-        "bright": 16,
-        "dark": 16,
-        "mid": 16,
-        "odd": 3,
-    }
-    assert index(add="new").ids == shelf.ids
+def test_a_gallery_grows_and_shrinks(index, shelf, capsys, folders):
+    counts = {"bright": 16, "dark": 16, "mid": 16}
+    assert index(known_rate=0.5).threshold == belonging.fit(shelf, 0.5)
+    grown = index(add="new")
+    assert grown.class_counts() == {**counts, "odd": 3}
+    assert grown.threshold.known_rate == 0.5  # stays
+    assert index(add="new").ids == grown.ids
     assert "there already 3 of 3" in capsys.readouterr().out
     loose = index(add="loose")
     assert loose.ids[-1] == str(folders / "loose" / "a.png")
     assert loose.class_name(loose.labels[-1]) is None
-    assert index(remove=(loose.ids[-1],)).ids == shelf.ids
-    remaining = index(remove_class=("odd", "mid"))
-    assert remaining.class_counts() == {"bright": 16, "dark": 16}
-
-
-def test_the_rate_stays(index):
-    index(data_dir="known")
-    shelf = index(known_rate=0.5)
-    assert shelf.threshold == belonging.fit(shelf, 0.5)
-    assert index(add="new").threshold.known_rate == 0.5
-    again = index(remove_class=("odd",), known_rate=0.9)
-    assert again.threshold == belonging.fit(shelf, 0.9)
+    assert index(remove=(loose.ids[-1],)).ids == grown.ids
+    remaining = index(remove_class=("odd",), known_rate=0.9)
+    assert remaining.class_counts() == counts
+    assert remaining.threshold == belonging.fit(shelf, 0.9)
 
 
 def test_a_distance_goes_with_the_rows_that_it_needs(
-    index, copied_run, folders, capsys
+    index, shelf, run, products, folders, capsys
 ):
-    shelf = index(data_dir="known", known_data="new")
-    distance = dataclasses.replace(shelf.threshold, score="mahalanobis")
-    path = copied_run.galleries / "gallery"
-    dataclasses.replace(shelf, threshold=distance).save(path, overwrite=True)
+    distance = gallery.Threshold(-9.0, 0.95, "held out", "mahalanobis")
+    shelf = dataclasses.replace(shelf, threshold=distance)
+    shelf.save(run.galleries / "gallery")
     firsts = [list(shelf.labels).index(label) for label in range(3)]
     ids = tuple(np.delete(shelf.ids, firsts).tolist())
-    assert index(remove=ids).threshold is None
+    remaining = index(remove=ids)
+    assert remaining.threshold is None
     assert "has too few rows now; --known_data=" in capsys.readouterr().out
-    image = folders / "known" / "dark" / "01.jpg"
-    answer = supcon_tf.load(copied_run.path).gallery().search(image)
+    products.gallery = remaining
+    answer = products.search(folders / "known" / "dark" / "01.jpg")
     assert answer.is_known is None
 
 
-def test_the_threshold_is_that_of_known_data(
-    index, folders, copied_run, capsys
-):
-    shelf = index(data_dir="known", known_data="new", known_rate=1.0)
-    assert shelf.threshold.known_data == str(folders / "new")
-    grown = index(add="new")  # keeps it
-    assert grown.threshold == shelf.threshold
+def test_the_threshold_is_that_of_known_data(index, folders, run, capsys):
+    measured = index(known_data="new", known_rate=1.0)
+    assert measured.threshold.known_data == str(folders / "new")
+    grown = index(add="new")
+    assert grown.threshold == measured.threshold
     assert "before this change; --known_data=" in capsys.readouterr().out
     with pytest.raises(ValueError, match="--known_rate must be given with --k"):
         index(add="loose", known_rate=0.5)
-    modified = [path.name for path in copied_run.galleries.glob("gallery/*")]
-    assert index(add="new").threshold == shelf.threshold  # nothing is written
-    assert modified == [p.name for p in copied_run.galleries.glob("gallery/*")]
-    with_one_image_each = index(data_dir="loose", name="other")
-    assert with_one_image_each.threshold is None
+    assert index(add="new").version == grown.version  # nothing is written
+    with_a_single_image = index(data_dir="loose", name="other")
+    assert with_a_single_image.threshold is None
 
 
-def test_what_short_numbers_cost_is_printed(index, capsys):
-    shelf = index(data_dir="known", gallery_dtype="int8")
+def test_the_cost_of_short_numbers_is_printed(index, capsys):
+    shelf = index(data_dir="known", gallery_dtype="int8", overwrite=True)
     assert shelf.representations.dtype == np.int8
     printed = capsys.readouterr().out
     share = re.search(r"int8 +finds (.+)% of the 10 nearest rows", printed)[1]
     assert 50 < float(share) <= 100
-    index(data_dir="known", name="whole")
-    assert "finds" not in capsys.readouterr().out
 
 
-def test_a_gallery_gets_an_index(index, capsys):
+def test_a_gallery_gets_an_index(index, shelf, capsys):
     pytest.importorskip("faiss")
-    shelf = index(data_dir="known")
     assert shelf.index is None
-    capsys.readouterr()
     indexed = index(approximate=True)
     assert indexed.index.recall > 0.9 and indexed.version == shelf.version + 1
     printed = capsys.readouterr().out
     assert "index        HNSW32 of faiss, which finds 100.00% of the" in printed
-    with_threshold = index(known_data="new", known_rate=0.5)
-    assert with_threshold.threshold.known_rate == 0.5
-    assert index(add="new").index is not None  # keeps it
+    assert index(known_rate=0.5).index is not None  # stays
     assert index(approximate=False).index is None
 
 
-def test_python_answers(index, copied_run, folders, tmp_path):
-    index(data_dir="known", name="products")
-    model = supcon_tf.load(copied_run.path)
-    products = model.gallery("products")
+def test_python_answers(products, model, shelf, folders, odd_images):
     image = folders / "known" / "dark" / "01.jpg"
     answer = products.search(image, k=3)
     assert answer.is_known and answer.name == "dark"
@@ -184,51 +189,38 @@ def test_python_answers(index, copied_run, folders, tmp_path):
     assert answer.matches[0].similarity == pytest.approx(1, abs=1e-4)
     assert {*answer.classes} == {"bright", "dark", "mid"}
     votes = products.search(image, k=7, answer_by="votes").classes
-    assert (
-        sum(votes.values()) == pytest.approx(1) and next(iter(votes)) == "dark"
-    )
-    images = sorted((folders / "new" / "odd").iterdir())
+    assert sum(votes.values()) == pytest.approx(1)
+    assert next(iter(votes)) == "dark"
     limit = gallery.Threshold(0.99999, 0.95)
     products.gallery = dataclasses.replace(products.gallery, threshold=limit)
-    assert products.predict(images) == ["unknown"] * 3
-    products.add(images, ["odd", "odd", None])
-    assert products.predict(images)[:2] == ["odd", "odd"]
-    by_votes = products.search(images[2], k=1, answer_by="votes")
+    assert products.predict(odd_images) == ["unknown"] * 3
+    products.add(odd_images, ["odd", "odd", None])
+    assert products.predict(odd_images)[:2] == ["odd", "odd"]
+    by_votes = products.search(odd_images[2], k=1, answer_by="votes")
     assert by_votes.classes == {} and by_votes.name == "unknown"
     products.remove(class_names=["dark"])
     products.save()
     products.save()  # the same version again
-    again = model.gallery("products").gallery
-    assert again.ids == products.gallery.ids
-    assert "dark" not in again.class_names
-    with pytest.raises(ValueError, match="must be of the 1 examples, got 2"):
-        products.add(images[:1], ["a", "b"])
-    with pytest.raises(ValueError, match="which has products, got none"):
-        model.gallery("none")
+    reopened = model.gallery().gallery
+    assert reopened.ids == products.gallery.ids
+    assert "dark" not in reopened.class_names
+    # The hashes of files are those of the tool.
+    products.add(shelf.ids[:2], ["dark", "mid"], ids=["1", "2"])
+    assert products.gallery.digests[-2:].tolist() == shelf.digests[:2].tolist()
 
 
-def test_files_that_python_added_are_known_to_the_tool(index, copied_run):
-    index(data_dir="known")
-    products = supcon_tf.load(copied_run.path).gallery()
-    before = products.gallery
-    products.add(before.ids[:2], ["dark", "mid"], ids=["1", "2"])
-    assert products.gallery.digests[-2:].tolist() == before.digests[:2].tolist()
-
-
-def test_arguments_of_python_are_checked(index, copied_run, folders):
-    index(data_dir="known")
-    products = supcon_tf.load(copied_run.path).gallery()
-    images = sorted((folders / "new" / "odd").iterdir())
+def test_arguments_of_python_are_checked(products, model, odd_images):
     before = products.gallery
     for act, message in (
-        (lambda: products.add(images, "odd"), "`class_names` must be several"),
-        (lambda: products.add(images, [1, 2, 3]), "texts or None, got 1"),
-        (lambda: products.add(images, ["a"] * 3, "xyz"), "`ids` must be sev"),
-        (lambda: products.add(images, ["a"] * 3, [1, 2, 3]), "texts, got 1"),
+        (lambda: products.add(odd_images, "odd"), "`class_names` must be sev"),
+        (lambda: products.add(odd_images, [1, 2, 3]), "texts or None, got 1"),
+        (lambda: products.add(odd_images[:1], "ab"), "`class_names` must be s"),
+        (lambda: products.add(odd_images[:1], ["a", "b"]), "1 examples, got 2"),
+        (lambda: products.add(odd_images, ["a"] * 3, "xyz"), "`ids` must be s"),
         (lambda: products.add("a.png", ["a"]), "`examples` must be several"),
         (lambda: products.remove("a.png"), "`ids` must be several texts"),
-        (lambda: products.remove([], "mid"), "`class_names` must be several"),
-        (lambda: products.search(images, k=1.5), "`k` must be an integer"),
+        (lambda: products.search(odd_images, k=1.5), "`k` must be an integer"),
+        (lambda: model.gallery("none"), "which has gallery, got none"),
     ):
         with pytest.raises(ValueError, match=message):
             act()
@@ -237,82 +229,78 @@ def test_arguments_of_python_are_checked(index, copied_run, folders):
     assert products.search([]) == products.predict([]) == []
 
 
-def test_a_gallery_of_another_checkpoint_is_refused(index, copied_run):
-    shelf = index(data_dir="known")
+def test_a_gallery_of_another_checkpoint_is_refused(index, shelf, run, model):
     other = {**shelf.made_of, "sha256": "0" * 64}
-    path = copied_run.galleries / "gallery"
-    dataclasses.replace(shelf, made_of=other).save(path, overwrite=True)
+    shelf = dataclasses.replace(shelf, made_of=other)
+    shelf.save(run.galleries / "gallery")
     message = "must be of step-.*, the checkpoint of the model, got that of"
     with pytest.raises(ValueError, match=message):
         index(add="new")
     with pytest.raises(ValueError, match=message):
-        supcon_tf.load(copied_run.path).gallery()
+        model.gallery()
 
 
-def test_bad_input_is_refused_before_anything_is_written(
-    index, copied_run, folders, tmp_path
-):
-    index(data_dir="known", name="other")
+def test_bad_input_is_refused_before_a_file_is_written(index, run, folders):
     for name in ("\u00e9", "e\u0301"):  # one word, and two folders
         shutil.copytree(folders / "new" / "odd", folders / "spelled" / name)
-    shared = {"data_dir": "known", "known_data": "known"}
     for options, message in (
-        (shared, "--known_data must have no example of the gallery, got 48 of"),
-        (
-            {"data_dir": "known", "split": "test"},
-            "--split must be left out but",
-        ),
+        ({"data_dir": "new", "known_data": "new"}, "no example .* got 3 of 3"),
+        ({"data_dir": "new", "split": "test"}, "--split must be left out but"),
         ({}, "one of --data_dir, .* or --approximate alone, got none"),
-        ({"data_dir": "known", "add": "new"}, "alone, got --data_dir, --add"),
-        ({"add": "new"}, "must be one of .*, which has other, got gallery"),
+        ({"data_dir": "new", "add": "new"}, "alone, got --data_dir, --add"),
+        ({"add": "new"}, "must be one of .*, which has gallery, got other"),
         ({"add": "new", "gallery_dtype": "int8"}, "--gallery_dtype must be le"),
         ({"data_dir": "."}, "must hold image files only|must be a folder of"),
         ({"data_dir": "nowhere"}, "`data_dir` must"),
-        ({"data_dir": "known", "known_data": "nowhere"}, "`known_data` must"),
+        ({"data_dir": "new", "known_data": "nowhere"}, "`known_data` must"),
         ({"data_dir": "spelled"}, "different names.* two .*/spelled/é/0.png"),
     ):
         with pytest.raises(ValueError, match=message):
-            index(**options)
-    assert [path.name for path in copied_run.galleries.iterdir()] == ["other"]
-    index(data_dir="known")
+            index(name="other", **options)
+    assert [path.name for path in run.galleries.iterdir()] == ["gallery"]
     with pytest.raises(ValueError, match="--name must be of no gallery"):
         index(data_dir="new")
     with pytest.raises(ValueError, match="`ids` must be in the gallery"):
         index(remove=("nothing",))
 
 
-def run_tool(name, *arguments):
-    done = forks.run(processes.ROOT / "tools" / f"{name}.py", *arguments)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done
-
-
-def test_the_tools(index, copied_run, folders, tmp_path):
-    """Both in processes: a table, JSON lines, a page."""
-    run_dir = f"--run_dir={copied_run.path}"
-    data_dir = f"--data_dir={folders / 'known'}"
-    done = run_tool("index", run_dir, data_dir)
-    assert "48 rows of 26 float32, 3 classes" in done.stdout
+def test_the_tools(index, run, folders, tmp_path):
+    """Both as processes."""
     image = str(folders / "known" / "dark" / "01.jpg")
     output = tmp_path / "answers.jsonl"
-    search = "search", run_dir, image, str(folders / "loose")
-    done = run_tool(*search, f"--output={output}")
-    lines = [json.loads(line) for line in output.read_text().splitlines()]
-    assert [line["query"] for line in lines] == [
-        image,
-        str(folders / "loose" / "a.png"),
-    ]
-    assert lines[0]["matches"][0]["id"] == image
-    assert len(lines[0]["matches"]) == 5
-    done = run_tool(*search, "--neighbors=2")
-    header, *rows = done.stdout.splitlines()
+    for name, arguments, printed in (
+        ("index", [f"--add={folders / 'new'}"], "51 rows of 26 float32, 4 cla"),
+        ("search", [image, str(folders / "loose"), f"--output={output}"], ""),
+    ):
+        done = forks.run(
+            processes.ROOT / "tools" / f"{name}.py",
+            *(f"--run_dir={run.path}", *arguments),
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        assert printed in done.stdout
+    answers = [json.loads(line) for line in output.read_text().splitlines()]
+    queries = [image, str(folders / "loose" / "a.png")]
+    assert [answer["query"] for answer in answers] == queries
+    assert answers[0]["matches"][0]["id"] == image
+    assert len(answers[0]["matches"]) == 5
+
+
+def test_answers_are_a_table_or_a_page(products, folders, tmp_path, capsys):
+    image = str(folders / "known" / "dark" / "01.jpg")
+    latin = os.fsencode(tmp_path) + b"/\xe9.png"
+    shutil.copy(folders / "loose" / "a.png", latin)
+
+    def search(*images, **options):
+        settings = config.SearchSettings("run", images=images, **options)
+        gallery.search(settings, products)
+
+    search(image, str(folders / "loose"), neighbors=2)
+    header, *rows = capsys.readouterr().out.splitlines()
     assert header.split() == ["query", "answer", "similarity", "class", "match"]
     assert len(rows) == 4 and image in rows[0]
     page = tmp_path / "new" / "answers.html"
-    latin = os.fsencode(tmp_path) + b"/\xe9.png"
-    shutil.copy(folders / "loose" / "a.png", latin)
-    run_tool(*search, os.fsdecode(latin), f"--output={page}")
-    assert page.read_text().count("<img ") == 18
+    search(image, os.fsdecode(latin), output=str(page))
+    assert page.read_text().count("<img ") == 12
     assert r"/\xe9.png" in page.read_text()
 
 
@@ -334,38 +322,30 @@ np.savez(sys.argv[2], **arrays)
 ALONE = 'assert not any(name.startswith("supcon_tf") for name in sys.modules)'
 
 
-@pytest.mark.slow(but=["here"])
-@pytest.mark.parametrize("place", ["here", "fresh process"])
+@pytest.mark.slow(but=["this process"])
+@pytest.mark.parametrize("process", ["this process", "fresh process"])
 def test_an_export_answers_as_python_does(
-    index, copied_run, folders, tmp_path, monkeypatch, place
+    index, run, folders, odd_images, tmp_path, monkeypatch, process
 ):
-    """In a fresh process without supcon_tf, too."""
-    index(data_dir="known")
-    shelf = index(add="loose")
-    threshold = gallery.Threshold(0.9999, 0.95)
-    path = copied_run.galleries / "gallery"
-    dataclasses.replace(shelf, threshold=threshold).save(path, overwrite=True)
-    settings = config.ExportSettings(
-        str(copied_run.path), gallery="gallery", top_k=3
-    )
+    """Also in a fresh process without supcon_tf."""
+    grown = index(add="loose")
+    limit = gallery.Threshold(0.9999, 0.95)
+    grown = dataclasses.replace(grown, threshold=limit)
+    grown.save(run.galleries / "gallery")
+    settings = config.ExportSettings(str(run.path), gallery="gallery", top_k=3)
     version = serving.export(settings)
-    images = [
-        str(folders / "known" / "dark" / "01.jpg"),
-        *map(str, sorted((folders / "new" / "odd").iterdir())),
-    ]
+    images = [str(folders / "known" / "dark" / "01.jpg"), *odd_images]
     file = tmp_path / "answers.npz"
     arguments = [str(version), file, *images]
-    if place == "here":
+    if process == "this process":
         monkeypatch.setattr(sys, "argv", ["-c", *arguments])
         exec(ANSWER, {})
     else:
         program = [sys.executable, "-c", ANSWER + ALONE, *arguments]
-        done = subprocess.run(
-            program, capture_output=True, text=True, cwd=tmp_path
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
-    model = supcon_tf.load(copied_run.path)
-    answers = model.gallery().search(images, k=3)
+        subprocess.run(program, check=True, cwd=tmp_path)
+    newest_model = supcon_tf.load(run.path)
+    version.rmtree()
+    answers = newest_model.gallery().search(images, k=3)
     with np.load(file) as exported:
         for row, answer in enumerate(answers):
             cosines = [match.similarity for match in answer.matches]
@@ -373,74 +353,63 @@ def test_an_export_answers_as_python_does(
                 exported["similarities"][row], cosines, atol=1e-5
             )
             assert exported["is_known"][row] == answer.is_known
-        best = answers[0].matches[0]
-        assert exported["ids"][0, 0] == best.id == images[0]
+        best_match = answers[0].matches[0]
+        assert exported["ids"][0, 0] == best_match.id == images[0]
         assert exported["classes"][0, 0] == "dark"
         assert exported["ids"][1, 0] == str(folders / "loose/a.png")
         assert exported["classes"][1, 0] == ""
-        is_known = [answer.is_known for answer in answers]
-        assert is_known[:2] == [True, True] and not all(is_known)
-    names = [prediction.name for prediction in model.predict(images)]
+    is_known = [answer.is_known for answer in answers]
+    assert is_known[:2] == [True, True] and not all(is_known)
+    names = [prediction.name for prediction in newest_model.predict(images)]
     assert [name != "unknown" for name in names] == is_known
 
 
-def test_an_export_with_a_gallery_that_is_too_large(
-    index, copied_run, folders, monkeypatch
-):
-    index(data_dir="known")
+def test_a_gallery_that_no_export_can_hold_is_refused(shelf, run, monkeypatch):
+    shelf.part(np.zeros(48, bool)).save(run.galleries / "empty")
     monkeypatch.setattr(bank, "_LARGEST", 48 * 26 * 4 - 1)
-    settings = config.ExportSettings(str(copied_run.path), gallery="gallery")
-    with pytest.raises(ValueError, match="of at most 4,991 bytes .* got 4,992"):
-        serving.export(settings)
-    index(data_dir="loose", name="empty")
-    index(name="empty", remove=(str(folders / "loose" / "a.png"),))
-    empty = dataclasses.replace(settings, gallery="empty")
-    with pytest.raises(ValueError, match="must have rows to be exported"):
-        serving.export(empty)
-    assert not copied_run.exports()
-    other = dataclasses.replace(settings, gallery="other")
-    with pytest.raises(ValueError, match="has empty, gallery, got other"):
-        serving.export(other)
+    for name, message in (
+        ("gallery", "of at most 4,991 bytes .* got 4,992"),
+        ("empty", "must have rows to be exported"),
+        ("other", "has empty, gallery, got other"),
+    ):
+        settings = config.ExportSettings(str(run.path), gallery=name)
+        with pytest.raises(ValueError, match=message):
+            serving.export(settings)
+    assert run.exports() == [1]
 
 
-def test_texts_are_indexed(finished_text_run, text_folder):
+@pytest.fixture(scope="module")
+def text_gallery(finished_text_run, text_folder):
+    path, file = str(finished_text_run.path), str(text_folder / "test.tsv")
+    return gallery.index(config.IndexSettings(path, data_dir=file))
+
+
+def test_texts_are_indexed(text_gallery, finished_text_run, text_folder):
     """With the representations of the run."""
+    assert text_gallery.class_counts() == {"0": 6, "1": 6}
+    assert text_gallery.ids[0] == str(text_folder / "test.tsv:2")
     run = training.runs.open_run(finished_text_run.path)
-    shelf = gallery.index(
-        config.IndexSettings(
-            str(finished_text_run.path),
-            data_dir=str(text_folder / "test.tsv"),
-            name="tested",
-        )
-    )
-    assert shelf.class_counts() == {"0": 6, "1": 6}
-    assert shelf.ids[0] == str(text_folder / "test.tsv:2")
     rows, labels = training.represent(run.encoder, run.source("test"))
-    np.testing.assert_array_equal(shelf.labels, labels)
-    np.testing.assert_allclose(shelf.representations, rows, atol=1e-5)
+    np.testing.assert_array_equal(text_gallery.labels, labels)
+    np.testing.assert_allclose(text_gallery.representations, rows, atol=1e-5)
 
 
 @pytest.mark.slow
-def test_texts(finished_text_run, text_folder, capsys):
-    """A run on sentences: indexed from a file, searched by a text."""
+def test_texts_are_searched(
+    text_gallery, finished_text_run, text_folder, capsys
+):
     run_dir = str(finished_text_run.path)
-    settings = config.IndexSettings(
-        run_dir, data_dir=str(text_folder / "train.tsv"), overwrite=True
-    )
-    shelf = gallery.index(settings)
-    assert shelf.class_counts() == {"0": 20, "1": 20}
-    assert shelf.ids[0] == str(text_folder / "train.tsv:2")
-    more = config.IndexSettings(run_dir, add=str(text_folder / "train.tsv"))
-    assert gallery.index(more).ids == shelf.ids
+    more = config.IndexSettings(run_dir, add=str(text_folder / "test.tsv"))
+    assert gallery.index(more).ids == text_gallery.ids
     searcher = supcon_tf.load(run_dir).gallery()
     settings = config.SearchSettings(run_dir, text=("a c",), neighbors=2)
     capsys.readouterr()
     gallery.search(settings, searcher)
     _, first, second = capsys.readouterr().out.splitlines()
-    assert first.startswith("a c") and "train.tsv:" in first + second
+    assert first.startswith("a c") and "test.tsv:" in first + second
     assert searcher.predict("a c") in ("0", "1", "unknown")
     with pytest.raises(ValueError, match="run on texts, got images"):
-        path = str(text_folder / "train.tsv")
+        path = str(text_folder / "test.tsv")
         gallery.search(config.SearchSettings(run_dir, images=(path,)), searcher)
     version = serving.export(config.ExportSettings(run_dir, gallery="gallery"))
     served = tf.saved_model.load(str(version)).signatures["search"]
@@ -452,31 +421,30 @@ def test_texts(finished_text_run, text_folder, capsys):
 
 
 @pytest.mark.slow
-def test_a_manifest_with_a_column_of_labels(index, folders, copied_run):
+def test_a_manifest_with_a_column_of_labels(index, folders):
     rows = ["path,label,split", "known/dark/01.jpg,night,test"]
-    rows += [
-        f"known/mid/{i:02}.{s},day,train" for i, s in ((0, "png"), (1, "jpg"))
-    ]
+    rows += [f"known/mid/{file},day,train" for file in ("00.png", "01.jpg")]
     (folders / "list.csv").write_text("\n".join(rows))
-    assert index(data_dir="list.csv").class_counts() == {"day": 2}
-    other = index(data_dir="list.csv", split="test", name="other")
-    assert other.class_counts() == {"night": 1}
+    for split, counts in (("train", {"day": 2}), ("test", {"night": 1})):
+        shelf = index(data_dir="list.csv", split=split, name=split)
+        assert shelf.class_counts() == counts
 
 
-def test_a_class_without_rows_is_no_answer(index, folders, capsys):
+def test_a_class_without_rows_is_no_answer(index, shelf, folders, capsys):
     root = folders / "with_empty"
-    shutil.copytree(folders / "known" / "dark", root / "dark")
+    shutil.copytree(folders / "new", root)
     (root / "bare").mkdir()
-    shelf = index(data_dir="with_empty")
-    assert shelf.class_names == ("dark",)
+    assert index(data_dir="with_empty", name="b").class_names == ("odd",)
     assert "left out     classes without rows: bare" in capsys.readouterr().out
-    # As of an earlier version: the mean of no rows would be nearer.
-    shelf = dataclasses.replace(
-        shelf, class_names=("bare", "dark"), labels=shelf.labels + 1
+    # Galleries of an earlier version: the mean of no rows would be nearer.
+    dark = shelf.remove((), ("bright", "mid"))
+    dark = dataclasses.replace(
+        dark,
+        class_names=("bare", "dark"),
+        labels=dark.labels + 1,
+        threshold=None,
     )
-    query = -shelf.class_means[1:]
+    query = -dark.class_means[1:]
     for answer_by in searching.ANSWERS:
-        (answer,) = searching._answers(
-            dataclasses.replace(shelf, threshold=None), query, 3, answer_by
-        )
+        (answer,) = searching._answers(dark, query, 3, answer_by)
         assert [*answer.classes] == ["dark"] == [answer.name]

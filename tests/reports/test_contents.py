@@ -9,19 +9,19 @@ from supcon_tf.reports import commands, contents
 from tests.reports import run_files
 
 
-def test_everything_is_read(tmp_path):
+def test_a_run_is_read(tmp_path):
     path = run_files.write_run(tmp_path / "run", run_files.HOSTILE, epochs=5)
-    read = contents.read_run(path, "name")
-    assert read.name == "name"
-    assert read.settings["temperature"] == "0.1"
-    assert read.class_names == run_files.HOSTILE
-    assert [epoch["epoch"] for epoch in read.epochs] == [1, 2, 3, 4, 5]
-    assert read.linear_stage == "linear" and len(read.linear_epochs) == 40
-    assert read.evaluation["test_examples"] == 360
-    assert read.predictions["probabilities"].shape == (360, 8)
-    assert read.samples["neighbors"].shape == (8, 8, 8, 8, 3)
-    assert read.representations["plane"].shape == (360, 2)
-    names = [read.class_name(label) for label in (4, 8, -1)]
+    run = contents.read_run(path, "name")
+    assert run.name == "name"
+    assert run.settings["temperature"] == "0.1"
+    assert run.class_names == run_files.HOSTILE
+    assert [epoch["epoch"] for epoch in run.epochs] == [1, 2, 3, 4, 5]
+    assert run.linear_stage == "linear" and len(run.linear_epochs) == 40
+    assert run.evaluation["test_examples"] == 360
+    assert run.predictions["probabilities"].shape == (360, 8)
+    assert run.samples["neighbors"].shape == (8, 8, 8, 8, 3)
+    assert run.representations["plane"].shape == (360, 2)
+    names = [run.class_name(label) for label in (4, 8, -1)]
     assert names == ["猫", "8", "-1"]
 
 
@@ -38,17 +38,17 @@ def test_the_card_is_of_the_newest_export(tmp_path):
     assert contents.read_run(path, "name").card == {}
 
 
-def test_what_is_absent_is_empty(tmp_path):
+def test_absent_files_are_empty(tmp_path):
     with pytest.raises(ValueError, match="which has no settings.flags"):
         contents.read_run(tmp_path, "run")
     (tmp_path / "settings.flags").write_text("--epochs=3\n")
-    read = contents.read_run(tmp_path, "bare")
-    assert read.settings == {"epochs": "3"}
-    assert read.class_names == ()
-    assert not read.epochs and not read.linear_epochs and not read.linear_stage
-    assert not read.evaluation and not read.predictions
-    assert read.classifier("top_1") is None
-    assert read.robustness() is None
+    run = contents.read_run(tmp_path, "bare")
+    assert run.settings == {"epochs": "3"}
+    assert run.class_names == ()
+    assert not run.epochs and not run.linear_epochs and not run.linear_stage
+    assert not run.evaluation and not run.predictions
+    assert run.classifier("top_1") is None
+    assert run.robustness() is None
 
 
 def test_another_linear_stage_stands_in(tmp_path):
@@ -57,22 +57,22 @@ def test_another_linear_stage_stands_in(tmp_path):
         (tmp_path / name / "settings.flags").write_text(f"--name={name}\n")
         line = {"epoch": 1, "loss": 1.0 if name == "a" else 2.0}
         (tmp_path / name / "metrics.jsonl").write_text(f"{json.dumps(line)}\n")
-    read = contents.read_run(tmp_path, "run")
-    assert (read.linear_stage, read.linear_epochs[0]["loss"]) == ("a", 1.0)
+    run = contents.read_run(tmp_path, "run")
+    assert (run.linear_stage, run.linear_epochs[0]["loss"]) == ("a", 1.0)
     (tmp_path / "b" / "evaluation.json").write_text('{"test_examples": 5}')
-    read = contents.read_run(tmp_path, "run")  # the one that was evaluated
-    assert (read.linear_stage, read.evaluation["test_examples"]) == ("b", 5)
+    run = contents.read_run(tmp_path, "run")  # the one that was evaluated
+    assert (run.linear_stage, run.evaluation["test_examples"]) == ("b", 5)
     (tmp_path / "b" / "settings.flags").write_text(
         "--name=b\n--method=linear\n"  # a transfer
     )
-    read = contents.read_run(tmp_path, "run")
-    assert (read.linear_stage, read.evaluation) == ("a", {})
+    run = contents.read_run(tmp_path, "run")
+    assert (run.linear_stage, run.evaluation) == ("a", {})
 
 
 def test_a_stage_stands_beside_another_of_its_run(tmp_path):
     """Each with its own evaluation, and the run of both."""
     path = run_files.write_run(tmp_path / "run")
-    first = run_files.files_of(path).stage("linear")
+    first = run_files.directory(path).stage("linear")
     second = shutil.copytree(first.path, path / "fast")
     flags = (second / "settings.flags").read_text()
     (second / "settings.flags").write_text(
@@ -80,18 +80,18 @@ def test_a_stage_stands_beside_another_of_its_run(tmp_path):
     )
     evaluation = first.evaluation() | {"test_examples": 7}
     (second / "evaluation.json").write_text(json.dumps(evaluation))
-    read = [
+    runs = [
         contents.read_run(folder, "name")
         for folder in (path, first.path, second)
     ]
-    assert [run.linear_stage for run in read] == ["linear", "linear", "fast"]
-    counts = [run.evaluation["test_examples"] for run in read]
+    assert [run.linear_stage for run in runs] == ["linear", "linear", "fast"]
+    counts = [run.evaluation["test_examples"] for run in runs]
     assert counts == [360, 360, 7]
-    assert len({run.files.path for run in read}) == 1
-    assert all(len(run.epochs) == 24 for run in read)
-    assert commands.evaluate(read[2]).endswith("--linear_stage=fast")
+    assert len({run.files.path for run in runs}) == 1
+    assert all(len(run.epochs) == 24 for run in runs)
+    assert commands.evaluate(runs[2]).endswith("--linear_stage=fast")
     # A card is shown with the stage whose classifier it is of.
-    record = run_files.files_of(path).export / "2/assets.extra/metadata.json"
+    record = run_files.directory(path).export / "2/assets.extra/metadata.json"
     record.parent.mkdir(parents=True)
     exported = {"export": {"linear_stage": "fast"}}
     text = {"classifier": "linear", "settings": exported, "card": {"New": {}}}
@@ -108,18 +108,18 @@ def test_a_run_of_an_earlier_version_has_its_evaluation_itself(
     tmp_path, checkpoint
 ):
     path = run_files.write_run(tmp_path / "run")
-    run, names = run_files.files_of(path), ("evaluation.json", "samples.npz")
+    run, names = run_files.directory(path), ("evaluation.json", "samples.npz")
     stage = run.stage("linear")
     for name in (*names, "predictions.npz", "representations.npz"):
         (stage.path / name).rename(path / name)
     measured = run.evaluation() | {"linear_checkpoint": checkpoint}
     run.evaluation_file.write_text(json.dumps(measured))
-    read = contents.read_run(path, "run")
-    assert read.evaluation == measured and len(read.samples) and len(read.card)
-    assert read.predictions["probabilities"].shape == (360, 10)
+    run = contents.read_run(path, "run")
+    assert run.evaluation == measured and len(run.samples) and len(run.card)
+    assert run.predictions["probabilities"].shape == (360, 10)
     # A stage has it if it was this one that was measured.
-    read = contents.read_run(stage.path, "run")
-    assert bool(read.evaluation) == bool(checkpoint)
+    run = contents.read_run(stage.path, "run")
+    assert bool(run.evaluation) == bool(checkpoint)
 
 
 def test_the_classifier_that_is_shown():

@@ -78,7 +78,7 @@ def test_the_plane_and_its_legend():
     assert body.count('<ul class="legend">') == 2
 
 
-def test_what_a_plane_lacks_is_said():
+def test_a_plane_without_legend_or_spread_has_a_note():
     run = run_files.bare_run(representations=planar(list(range(71))))
     body = pages.section("representations", run)
     assert "there is no legend" in pages.words(body)  # as marks repeat

@@ -52,7 +52,7 @@ def test_a_row_of_scores(path, values, texts):
     assert cells(path, *values) == texts
 
 
-def test_what_no_run_has_is_no_row():
+def test_scores_of_no_run_have_no_row():
     assert not numbers.score_rows([run_files.bare_run()], scores.SCORES)
 
 

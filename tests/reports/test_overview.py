@@ -30,8 +30,8 @@ def test_a_run_in_words(settings, epochs, expected):
     lines = [{"epoch": epochs}] if epochs else []
     run = run_files.bare_run(settings=defaults | settings, epochs=lines)
     lead = re.search('<p class="lead">.*?</p>', page.render([run]), re.DOTALL)
-    said = f"Encoder vgg8{expected} Data: <folder> , 2 classes."
-    assert pages.words(lead[0]) == said
+    sentence = f"Encoder vgg8{expected} Data: <folder> , 2 classes."
+    assert pages.words(lead[0]) == sentence
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,9 @@ def test_settings_in_which_runs_differ():
 
 
 def test_the_commands_repeat_the_run(tmp_path):
-    path = run_files.write_run(tmp_path / "a run's", temperature=0.07)
+    path = run_files.write_run(
+        tmp_path / "a run's", parts=("evaluation",), temperature=0.07
+    )
     body = pages.section("reproduction", contents.read_run(path, "a"))
     lines = [
         shlex.split(html.unescape(re.sub("<[^>]*>", "", line)))
@@ -124,8 +126,8 @@ def test_the_commands_repeat_the_run(tmp_path):
     kinds = config.PretrainSettings, config.LinearSettings
     for line, kind in zip(lines, kinds, strict=False):
         flagfile = line[2].removeprefix("--flagfile=")
-        again = from_flagfile(kind, flagfile, *line[3:])
-        assert again.run_dir == f"{path}_again"
+        repeated = from_flagfile(kind, flagfile, *line[3:])
+        assert repeated.run_dir == f"{path}_again"
     assert lines[2][2:] == [f"--run_dir={path}_again"]
 
 
@@ -154,11 +156,11 @@ def test_the_card_of_the_newest_export():
         ["", ""],
         ["Size", "1 MB"],
     ]
-    where = "Model card. Not made yet: python tools/export.py --run_dir=runs/b"
-    assert where in pages.left_out(run_files.bare_run("b"))
+    note = "Model card. Not made yet: python tools/export.py --run_dir=runs/b"
+    assert note in pages.left_out(run_files.bare_run("b"))
 
 
-def test_what_is_absent_comes_with_a_command():
+def test_absent_sections_come_with_a_command():
     empty = run_files.bare_run("b")
     evaluated = run_files.bare_run(
         "c", linear_stage="linear", evaluation={"linear": {"top_1": 0.5}}
@@ -170,9 +172,9 @@ def test_what_is_absent_comes_with_a_command():
     )
     assert "Not made yet" not in pages.section("results", evaluated)
     text = pages.left_out(evaluated)
-    where = "Not made yet: python tools/evaluate.py --run_dir=runs/c"
+    note = "Not made yet: python tools/evaluate.py --run_dir=runs/c"
     # Once for all that one command makes.
     assert "Confusions, Recall of each class, Calibration, Most" in text
-    assert text.count(where) == 4
-    assert f"contradict. {where} --label_issues=1000" in text
-    assert f"Corrupted images. {where} --corruptions=generated" in text
+    assert text.count(note) == 4
+    assert f"contradict. {note} --label_issues=1000" in text
+    assert f"Corrupted images. {note} --corruptions=generated" in text

@@ -3,7 +3,7 @@ from __future__ import annotations
 from tests.reports import pages, run_files
 
 
-def run_of(name="run", reference=None, images=50, **more):
+def corrupted_run(name="run", reference=None, images=50, **more):
     single = {str(s): {"top_1": 0.9 - 0.1 * s, "ece": 0.1} for s in (1, 3)}
     results = {
         "clean": {"top_1": 0.9, "ece": 0.01},
@@ -23,7 +23,7 @@ def run_of(name="run", reference=None, images=50, **more):
 
 
 def test_figures_tables_and_conditions():
-    body = pages.section("robustness", run_of())
+    body = pages.section("robustness", corrupted_run())
     assert body.count("<svg") == 2
     assert "0: 0.900, 1: 0.800, 3: 0.600" in body  # 0: clean
     text = pages.words(body)
@@ -34,19 +34,23 @@ def test_figures_tables_and_conditions():
 
 
 def test_errors_in_percent_of_a_reference_name_it():
-    run = run_of(reference="alexnet", mce=71.25, relative_mce=None)
+    run = corrupted_run(reference="alexnet", mce=71.25, relative_mce=None)
     text = pages.words(pages.section("robustness", run))
     assert "in percent of a reference's 71.2" in text
     assert "corruptions generated, reference AlexNet." in text
     assert "Relative mCE" not in text
-    run = run_of(reference="a/<b>.json", mce=99.0, relative_mce=98.0)
+    run = corrupted_run(reference="a/<b>.json", mce=99.0, relative_mce=98.0)
     text = pages.words(pages.section("robustness", run))
     assert "reference a/<b>.json." in text
     assert "on clean images 98.0" in text
 
 
 def test_runs_side_by_side():
-    runs = [run_of("a"), run_files.bare_run("b"), run_of("c", images=9)]
+    runs = [
+        corrupted_run("a"),
+        run_files.bare_run("b"),
+        corrupted_run("c", images=9),
+    ]
     text = pages.words(pages.section("robustness", *runs))
     assert "Gaussian noise 70.0 % 70.0 %" in text
     assert "a : 50 test images, corruptions generated." in text

@@ -1,5 +1,6 @@
-"""Exports of what `fit` made: each answers as the model itself does."""
+"""Exports of models that `fit` trained: each answers as the model itself."""
 
+import json
 import subprocess
 import sys
 
@@ -16,87 +17,98 @@ LABELS = np.arange(6) % 3
 
 
 def encoder():
-    return models.Encoder("vgg8", width=0.1)
+    network = models.Encoder("vgg8", width=0.1)
+    network.build((None, SIDE, SIDE, 3))
+    return network
+
+
+def fitted(model, loss, images=PICTURES[:, None]):
+    """The model after an epoch."""
+    model.compile(keras.optimizers.SGD(1.0), loss, run_eagerly=True)
+    model.fit(images, LABELS, verbose=0)
+    return model
 
 
 def linear_classifier():
-    model = models.LinearClassifier(encoder(), 3)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.SGD(2.0), loss)
-    model.fit(PICTURES, LABELS, verbose=0)
-    return model, lambda images: tf.nn.softmax(model(images))
+    return fitted(models.LinearClassifier(encoder(), 3), loss, PICTURES)
 
 
-def classifier_model(cosine=False):
-    model = models.ClassifierModel(encoder(), 3, cosine)
-    loss = losses.MaxMarginLoss() if cosine else losses.CrossEntropyLoss()
-    model.compile(keras.optimizers.SGD(0.1), loss)
-    model.fit(PICTURES[:, None], LABELS, verbose=0)
-    scale = loss.scale if cosine else 1
-    return model, lambda images: tf.nn.softmax(scale * model(images[:, None]))[
-        :, 0
-    ]
+def classifier_model():
+    model = models.ClassifierModel(encoder(), 3)
+    return fitted(model, losses.CrossEntropyLoss())
 
 
 def cosine_model():
-    return classifier_model(cosine=True)
+    model = models.ClassifierModel(encoder(), 3, cosine=True)
+    return fitted(model, losses.MaxMarginLoss())
 
 
 def joint_model():
     dense = models.layers.classifier(3)
     model = models.SupConModel(encoder(), models.ProjectionHead(8), dense, 0.5)
-    model.compile(keras.optimizers.SGD(0.1), losses.SupConLoss())
-    model.fit(PICTURES[:, None], LABELS, verbose=0)
-    return model, lambda images: tf.nn.softmax(dense(model.encoder(images)))
+    return fitted(model, losses.SupConLoss())
 
 
-@pytest.mark.slow(but=["joint_model"])
+@pytest.mark.slow(but=["cosine_model"])
 @pytest.mark.parametrize(
     "make", [linear_classifier, classifier_model, cosine_model, joint_model]
 )
 def test_an_export_answers_as_the_model(make, tmp_path):
-    """The size of the images is the one that it was built for."""
-    model, probabilities = make()
-    path = str(tmp_path / "1")
+    """The size of the images is the one that the model was built for."""
+    model, path = make(), str(tmp_path / "1")
     serving.export_saved_model(model, path, class_names=NAMES)
     signatures = tf.saved_model.load(path).signatures
     answer = signatures["predict_images"](images=tf.constant(PICTURES))
+    scale = model.loss.scale if make is cosine_model else 1
+    representations = model.encoder(PICTURES)
     np.testing.assert_allclose(
-        answer["probabilities"], probabilities(PICTURES), atol=1e-5
+        answer["probabilities"],
+        tf.nn.softmax(scale * model.classifier(representations)),
+        atol=1e-5,
     )
-    encoded = signatures["represent_images"](images=tf.constant(PICTURES))
+    answer = signatures["represent_images"](images=tf.constant(PICTURES))
     np.testing.assert_allclose(
-        encoded["representation"], model.encoder(PICTURES), atol=1e-5
+        answer["representation"], representations, atol=1e-5
     )
+
+
+def test_a_whole_classifier_beside_its_encoder():
+    model = linear_classifier()
+    parts = serving.fitted.parts(model.encoder, model)
+    assert parts == (model.encoder, model.classifier)
+
+
+def test_an_encoder_alone_represents(tmp_path, monkeypatch, capsys):
+    """Also without the extra `serving`, which writes requests."""
+    name = "tensorflow_serving.apis.prediction_log_pb2"
+    monkeypatch.setitem(sys.modules, name, None)
+    model = models.SupConModel(encoder(), models.ProjectionHead(8))
+    model.build((None, 2, SIDE, SIDE, 3))
+    serving.export_saved_model(model, tmp_path / "1")
+    assert set(tf.saved_model.load(str(tmp_path / "1")).signatures) == {
+        f"represent{suffix}" for suffix in ("", "_images", "_images_float")
+    }
+    assert not (tmp_path / "1" / "assets" / "class_names.txt").exists()
+    (request,) = (tmp_path / "1" / "assets.extra").iterdir()
+    assert json.loads(request.read_text())["signature_name"] == "represent"
+    printed = capsys.readouterr().out
+    assert "no requests for TF Serving: this must have" in printed
 
 
 @pytest.mark.slow
-def test_a_whole_classifier_beside_its_encoder(tmp_path):
-    model, probabilities = linear_classifier()
-    path = str(tmp_path / "1")
-    serving.export_saved_model(
-        model.encoder, path, classifier=model, class_names=NAMES
+def test_the_room_is_imported_without_the_extra():
+    program = (
+        "import sys; sys.modules['tensorflow_serving'] = None; "
+        "import supcon_tf.serving"
     )
-    signatures = tf.saved_model.load(path).signatures
-    answer = signatures["predict_images"](images=tf.constant(PICTURES))
-    np.testing.assert_allclose(
-        answer["probabilities"], probabilities(PICTURES), atol=1e-5
-    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_without_a_classifier_there_are_representations(tmp_path):
-    model = models.SupConModel(encoder(), models.ProjectionHead(8))
-    model.build((None, 2, SIDE, SIDE, 3))
+def test_arguments_that_do_not_fit_are_named(tmp_path):
     path = str(tmp_path / "1")
-    serving.export_saved_model(model, path)
-    assert set(tf.saved_model.load(path).signatures) == {
-        f"represent{suffix}" for suffix in ("", "_images", "_images_float")
-    }
-
-
-def test_what_does_not_fit_is_named(tmp_path):
-    model, _ = linear_classifier()
-    path = str(tmp_path / "1")
+    model = models.LinearClassifier(encoder(), 3)
+    model.build((None, SIDE, SIDE, 3))
     with pytest.raises(ValueError, match="`class_names` must be 3 names"):
         serving.export_saved_model(model, path)
     cosines = models.ClassifierModel(encoder(), 3, cosine=True)
@@ -104,11 +116,11 @@ def test_what_does_not_fit_is_named(tmp_path):
     with pytest.raises(ValueError, match="compiled with losses.MaxMarginLoss"):
         serving.export_saved_model(cosines, path, class_names=NAMES)
     with pytest.raises(ValueError, match="`image_size` must be given"):
-        serving.export_saved_model(encoder(), path)
+        serving.export_saved_model(models.Encoder("vgg8", width=0.1), path)
 
 
 def test_logits_are_never_taken_for_representations():
-    model, _ = linear_classifier()
+    model = models.LinearClassifier(encoder(), 3)
     source = data.from_arrays(PICTURES, LABELS)
     message = "`encoder` must make representations, got a LinearClassifier; its"
     for call in (
@@ -122,43 +134,7 @@ def test_logits_are_never_taken_for_representations():
         models.as_encoder(models.ProjectionHead())
 
 
-_WITHOUT_EXTRA = """
-import sys
-sys.modules["tensorflow_serving"] = None  # as where it is not installed
-from supcon_tf import models, serving
-encoder = models.Encoder("vgg8", width=0.1)
-encoder.build((None, 16, 16, 3))
-serving.export_saved_model(encoder, sys.argv[1])
-"""
-
-
-def test_without_the_extra_there_are_no_requests(tmp_path, monkeypatch, capsys):
-    name = "tensorflow_serving.apis.prediction_log_pb2"
-    monkeypatch.setitem(sys.modules, name, None)
-    network = models.Encoder("vgg8", width=0.1)
-    network.build((None, 16, 16, 3))
-    serving.export_saved_model(network, tmp_path / "1")
-    said = "no requests for TF Serving: this must have"
-    assert said in capsys.readouterr().out
-    extras = tmp_path / "1" / "assets.extra"
-    assert [path.name for path in extras.iterdir()] == ["request.json"]
-
-
-@pytest.mark.slow
-def test_an_export_does_not_need_the_extra(tmp_path):
-    # Not a fork: the import is tried too.
-    process = subprocess.run(
-        [sys.executable, "-c", _WITHOUT_EXTRA, str(tmp_path / "1")],
-        capture_output=True,
-        text=True,
-    )
-    assert process.returncode == 0, process.stdout + process.stderr
-    assert "no requests for TF Serving: this must have" in process.stdout
-    extras = tmp_path / "1" / "assets.extra"
-    assert [path.name for path in extras.iterdir()] == ["request.json"]
-
-
-def test_the_command_for_an_extra_keeps_the_tensorflow_that_there_is():
+def test_the_command_for_an_extra_keeps_the_installed_tensorflow():
     with pytest.raises(ImportError) as error:
         exceptions.import_extra("serving", "no_such_module")
     requirement = f"'supcon_tf[serving]' tensorflow=={tf.__version__}"

@@ -16,7 +16,6 @@ from supcon_tf.clients import paths
 from supcon_tf.disk import files, origins
 from supcon_tf.serving import metadata
 from supcon_tf.training import console, runs
-from tests import small_export
 
 REPRESENT = {
     "inputs": {"image_bytes": tf.TensorSpec([None], tf.string)},
@@ -27,8 +26,6 @@ SCORES = {"top_1": 0.75, "top_5": 1.0, "ece": 0.1, "nll": 0.5, "brier": 0.3}
 EVALUATION = {
     "dataset": "folder",
     "test_examples": 12,
-    "encoder": "elsewhere/checkpoints/step-00000012",
-    "linear_checkpoint": "elsewhere/probe/checkpoints/step-00000003",
     "linear": {**SCORES, "per_class_recall": [1.0, 0.5, 0.75]},
     "prototype": {"top_1": 0.5, "top_5": 1.0},
 }
@@ -56,15 +53,23 @@ def run(tmp_path, tiny_settings):
 
 
 @pytest.fixture
-def directory(run):
+def directory(run, small_run):
     """A SavedModel, complete but for its metadata."""
-    export = small_export.run_dir() / "export" / "1"
-    return shutil.copytree(export, run.export / "1")
+    return shutil.copytree(small_run / "export" / "1", run.export / "1")
 
 
-def sha256(run, step):
-    path = run_files.path_of(run.checkpoints, step)
-    return origins.identity(path)["sha256"]
+def identity(run, step):
+    return origins.identity(run_files.path_of(run.checkpoints, step))
+
+
+@pytest.fixture
+def evaluation(run):
+    """The evaluation of both checkpoints."""
+    made_of = {
+        "encoder": identity(run, 12),
+        "classifier": identity(run.stage("probe"), 3),
+    }
+    return EVALUATION | {"made_of": made_of}
 
 
 def written(directory, run, classifier, **more):
@@ -79,19 +84,20 @@ def written(directory, run, classifier, **more):
 
 
 @pytest.mark.parametrize("stage", ["probe", ""])  # or, older, the run
-def test_a_linear_classifier(directory, run, stage):
-    run.stage(stage).evaluation_file.write_text(json.dumps(EVALUATION))
+def test_a_linear_classifier(directory, run, evaluation, stage):
+    files.write_json(run.stage(stage).evaluation_file, evaluation)
     record = written(directory, run, "linear")
     assert record["versions"] == console.versions()
     time = datetime.datetime.fromisoformat(record["time"])
     assert time.utcoffset() == datetime.timedelta(0)
     assert record["run"] == "run"
     assert record["checkpoints"] == {
-        part: {"name": f"step-{step:08}", "step": step, "sha256": digest}
-        for part, step, digest in (
-            ("encoder", 12, sha256(run, 12)),
-            ("classifier", 3, sha256(run.stage("probe"), 3)),
-        )
+        part: {
+            "name": f"step-{step:08}",
+            "step": step,
+            "sha256": evaluation["made_of"][part]["sha256"],
+        }
+        for part, step in (("encoder", 12), ("classifier", 3))
     }
     assert record["settings"]["encoder"]["crop_area"] == [0.5, 1.0]
     assert record["settings"]["encoder"]["architecture"] == "vgg8"
@@ -130,10 +136,12 @@ def test_an_encoder_alone_has_no_classes(directory, run, monkeypatch):
     assert (named["classes"], named["top_k"]) == (list(NAMES), 2)
 
 
-def test_metrics_are_those_of_the_checkpoint(directory, run):
-    run.stage("probe").evaluation_file.write_text(json.dumps(EVALUATION))
-    other = EVALUATION | {"encoder": "x/checkpoints/step-00000001"}
-    run.evaluation_file.write_text(json.dumps(other))
+def test_metrics_are_those_of_the_checkpoint(directory, run, evaluation):
+    files.write_json(run.stage("probe").evaluation_file, evaluation)
+    other = {"checkpoint": "step-00000001", "sha256": "0" * 64}
+    files.write_json(
+        run.evaluation_file, evaluation | {"made_of": {"encoder": other}}
+    )
     # A classifier of stage 1 is in the checkpoint of its encoder.
     record = written(directory, run, "pretrained")
     checkpoints = record["checkpoints"]

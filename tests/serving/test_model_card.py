@@ -9,11 +9,11 @@ import shutil
 import pytest
 
 from supcon_tf import config, evaluation, run_files, scores
-from supcon_tf.disk import files
+from supcon_tf.disk import files, origins
 from supcon_tf.serving import metadata, model_card
 from supcon_tf.settings import from_flagfile
 from supcon_tf.training import runs
-from tests import model_server, small_export
+from tests import model_server
 
 
 @pytest.fixture
@@ -25,30 +25,33 @@ def run(finished_run, tmp_path):
     return run_files.RunDirectory(path)
 
 
-def written(run, classifier="linear"):
-    """The card in metadata.json, and model_card.md, of an export made now."""
-    directory = run.export / "1"
-    directory.rmtree(missing_ok=True)
-    shutil.copytree(small_export.run_dir() / "export" / "1", directory)
-    settings = config.ExportSettings(str(run.path))
-    opened = runs.open_run(run.path)
-    metadata.write_metadata(
-        directory,
-        opened,
-        settings,
-        classifier,
-        num_parameters=1234,
-        signatures=model_server.tensor_specs(directory),
-    )
-    record = json.loads((directory / metadata.FILE).read_text("utf-8"))
-    assert metadata.CARD in record["files"]
-    text = (directory / metadata.CARD).read_text("utf-8")
-    assert text == model_card.to_markdown("a_run", record["card"])
-    return record["card"], text
+@pytest.fixture
+def written(run, small_run):
+    """The card in metadata.json, and model_card.md, of a new export."""
+
+    def write(classifier="linear"):
+        directory = run.export / "1"
+        directory.rmtree(missing_ok=True)
+        shutil.copytree(small_run / "export" / "1", directory)
+        metadata.write_metadata(
+            directory,
+            runs.open_run(run.path),
+            config.ExportSettings(str(run.path)),
+            classifier,
+            num_parameters=1234,
+            signatures=model_server.tensor_specs(directory),
+        )
+        record = json.loads((directory / metadata.FILE).read_text("utf-8"))
+        assert metadata.CARD in record["files"]
+        text = (directory / metadata.CARD).read_text("utf-8")
+        assert text == model_card.to_markdown("a_run", record["card"])
+        return record["card"], text
+
+    return write
 
 
-def test_before_evaluation_nothing_is_claimed(run):
-    card, text = written(run)
+def test_before_evaluation_nothing_is_claimed(run, written):
+    card, text = written()
     path = run.path
     assert card["Measures"] == {
         "All": "not measured",
@@ -67,8 +70,8 @@ def test_before_evaluation_nothing_is_claimed(run):
     assert "- All: not measured\n- Commands that measure:\n\n  ```\n" in text
 
 
-def test_what_it_is_and_how_it_was_made(run):
-    card, text = written(run)
+def test_the_card_describes_model_and_training(run, written):
+    card, text = written()
     model, training = card["Model"], card["Training"]
     assert model["Encoder"] == "architecture vgg8; width 0.1; image_size 16"
     assert model["Parameters"].startswith("1,234, with")
@@ -94,17 +97,17 @@ def test_what_it_is_and_how_it_was_made(run):
     commands = map(shlex.split, training["Commands that repeat it"])
     for kind, (_, tool, flagfile, *more) in zip(kinds, commands, strict=False):
         assert tool in ("tools/pretrain.py", "tools/train_linear.py")
-        again = from_flagfile(kind, flagfile.partition("=")[2], *more)
-        assert again.run_dir == f"{run.path}_again"
+        repeated = from_flagfile(kind, flagfile.partition("=")[2], *more)
+        assert repeated.run_dir == f"{run.path}_again"
 
 
-def test_measures_are_those_of_the_evaluation(run):
+def test_measures_are_those_of_the_evaluation(run, written):
     measured = evaluation.evaluate(
         config.EvaluateSettings(
             str(run.path), sample_images=0, plotted_images=0, label_issues=5
         )
     )
-    card, _ = written(run)
+    card, _ = written()
     top_1, lines = measured["linear"]["top_1"], card["Measures"]
     low, high = scores.interval(top_1, 21)
     assert lines["Top-1 accuracy"] == f"{top_1:.1%} ({low:.1%} to {high:.1%})"
@@ -120,21 +123,21 @@ def test_measures_are_those_of_the_evaluation(run):
     count = len(issues.read_text().splitlines()) - 1
     assert f"lists {count} doubtful" in card["What it is not for"]["Labels"]
     # The classifier is not in the export, its accuracy says nothing of it.
-    alone, _ = written(run, "none")
+    alone, _ = written("none")
     assert "Top-1 accuracy" not in alone["Measures"]
     assert alone["Measures"]["k-NN accuracy"] == lines["k-NN accuracy"]
     newer = run_files.path_of(run.checkpoints, 99)
     shutil.copytree(run.latest_checkpoint(), newer)
-    assert written(run, "none")[0]["Measures"]["All"] == "not measured"
+    assert written("none")[0]["Measures"]["All"] == "not measured"
 
 
-def test_test_classes_that_training_never_saw_are_said(run):
+def test_test_classes_that_training_never_saw_are_listed(run, written):
     """The exported classifier was measured on none of them."""
     stage = run.stage("linear")
     measured = {
         "dataset": "folder",
         "test_examples": 21,
-        "encoder": run.latest_checkpoint(),
+        "made_of": {"encoder": origins.identity(run.latest_checkpoint())},
         "test_classes": ["dawn", "dusk"],
         "knn_among_test": {"top_1": 0.75},
         "retrieval": {
@@ -144,7 +147,7 @@ def test_test_classes_that_training_never_saw_are_said(run):
         },
     }
     files.write_json(stage.evaluation_file, measured)
-    lines = written(run)[0]["Measures"]
+    lines = written()[0]["Measures"]
     assert lines.pop("k-NN among the test examples").startswith("75.0%")
     assert lines == {
         "Test examples": "21; in brackets are 95 % intervals",
@@ -153,9 +156,9 @@ def test_test_classes_that_training_never_saw_are_said(run):
         "Retrieval (R-precision)": "37.5%",
         "Retrieval (mAP@R)": "25.0%",
     }
-    measured["encoder"] = "x/checkpoints/step-00000099"
+    measured["made_of"]["encoder"]["sha256"] = "0" * 64
     files.write_json(stage.evaluation_file, measured)
-    assert written(run)[0]["Measures"]["All"] == "not measured"
+    assert written()[0]["Measures"]["All"] == "not measured"
 
 
 def test_names_from_data_stay_text():

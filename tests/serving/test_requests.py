@@ -10,16 +10,16 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
 
-from supcon_tf.serving import inputs, requests
-from tests import model_server, small_export
+from supcon_tf.serving import requests
+from tests import model_server
 
 
 @pytest.fixture
-def saved():
-    return small_export.run_dir() / "export" / "1"
+def exported(small_run):
+    return small_run / "export" / "1"
 
 
-def warm_up_of(directory):
+def read_warm_up(directory):
     file = directory / "assets.extra" / "tf_serving_warmup_requests"
     for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
         log = prediction_log_pb2.PredictionLog.FromString(record)
@@ -27,9 +27,9 @@ def warm_up_of(directory):
         yield log.predict_log.request
 
 
-def test_a_session_answers_one_image_and_several_of_every_signature(saved):
-    session, sizes = model_server.Session(saved), {}
-    for request in warm_up_of(saved):
+def test_a_session_answers_one_image_and_several_of_every_signature(exported):
+    session, sizes = model_server.Session(exported), {}
+    for request in read_warm_up(exported):
         assert not request.model_spec.name
         name = request.model_spec.signature_name
         ((key, sent),) = request.inputs.items()
@@ -40,14 +40,16 @@ def test_a_session_answers_one_image_and_several_of_every_signature(saved):
             assert len(answer) == len(value)
             assert answer.dtype == object or np.isfinite(answer).all()
     session.close()
-    assert sizes == dict.fromkeys(model_server.read_signatures(saved), [1, 8])
+    assert sizes == dict.fromkeys(
+        model_server.read_signatures(exported), [1, 8]
+    )
     assert len(sizes) == 7
 
 
-def test_files_are_both_kinds_and_arrays_small_on_disk(saved):
+def test_files_are_both_kinds_and_arrays_small_on_disk(exported):
     _, request = (
         r
-        for r in warm_up_of(saved)
+        for r in read_warm_up(exported)
         if r.model_spec.signature_name == "serving_default"
     )
     sent = tf.make_ndarray(request.inputs["image_bytes"])
@@ -55,24 +57,14 @@ def test_files_are_both_kinds_and_arrays_small_on_disk(saved):
     assert jpegs == [False] + [True] * 7
     assert tf.io.decode_png(sent[0]).shape == [4, 5, 3]
     assert tf.io.decode_jpeg(sent[1]).shape == [27, 36, 3]
-    assert (saved / requests.WARM_UP_FILE).stat().st_size < 20_000
+    assert (exported / requests.WARM_UP_FILE).stat().st_size < 20_000
 
 
-def test_the_body_for_curl_is_a_request_in_row_format(saved):
-    body = json.loads((saved / "assets.extra" / "request.json").read_text())
+def test_the_body_for_curl_is_a_request_in_row_format(exported):
+    body = json.loads((exported / "assets.extra" / "request.json").read_text())
     assert set(body) == {"signature_name", "instances"}
     assert body["signature_name"] == "serving_default"
     ((row,),) = [body["instances"]]
     assert set(row) == {"image_bytes"} and set(row["image_bytes"]) == {"b64"}
     contents = base64.b64decode(row["image_bytes"]["b64"], validate=True)
     assert tf.io.decode_jpeg(contents).shape == [27, 36, 3]
-
-
-@pytest.mark.parametrize("size, shape", [(8, (14, 18)), (224, (375, 500))])
-def test_the_image_is_as_large_beside_the_view_as_photographs(size, shape):
-    image = inputs.photograph(size)
-    assert image.shape == (*shape, 3)
-    assert image.dtype == np.uint8
-    assert min(image.std(axis=(0, 1))) > 30, "a flat image shows nothing"
-    np.testing.assert_array_equal(image, inputs.photograph(size))
-    assert len(tf.io.encode_jpeg(image, quality=75).numpy()) < 15_000

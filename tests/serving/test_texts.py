@@ -51,18 +51,14 @@ def exported(finished_text_run):
 
 
 @pytest.mark.slow
-def test_another_process_answers_as_evaluation_did(
+def test_a_fresh_process_answers_as_evaluation_did(
     exported, finished_text_run, tmp_path
 ):
     source = runs.open_run(finished_text_run.path).source("test")
-    subprocess.run(
-        [
-            *(sys.executable, "-c", FRESH_PROCESS, str(exported)),
-            *(str(tmp_path / "answers.npz"), *source.texts),
-        ],
-        check=True,
-    )
-    answers = np.load(tmp_path / "answers.npz")
+    file = str(tmp_path / "answers.npz")
+    arguments = [FRESH_PROCESS, str(exported), file, *source.texts]
+    subprocess.run([sys.executable, "-c", *arguments], check=True)
+    answers = np.load(file)
     predictions = run_files.read_arrays(finished_text_run.predictions_file)
     np.testing.assert_allclose(
         answers["serving_default/probabilities"],
@@ -80,7 +76,7 @@ def test_another_process_answers_as_evaluation_did(
     assert (nearest == names[predictions["labels"]]).mean() > 0.9
 
 
-def test_the_record_says_what_was_exported(exported, finished_text_run):
+def test_the_record_describes_the_export(exported, finished_text_run):
     paths.check_files(exported)
     record = json.loads((exported / "assets.extra/metadata.json").read_text())
     assert record["max_length"] == 8 and "image_size" not in record
@@ -101,10 +97,8 @@ def test_the_record_says_what_was_exported(exported, finished_text_run):
     assert list(body["instances"][0]) == ["text"]
 
 
-def test_the_record_says_which_tokenizer_it_is(
-    exported, finished_text_run, tmp_path
-):
-    """That of RoBERTa is no WordPiece; in the card too."""
+def test_the_record_names_the_tokenizer(exported, finished_text_run, tmp_path):
+    """The tokenizer of RoBERTa is no WordPiece, also in the card."""
     trained = tokenizers.ByteLevelBPETokenizer()
     special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
     trained.train_from_iterator(["a b c d"], 270, special_tokens=special)
@@ -130,14 +124,15 @@ def test_the_record_says_which_tokenizer_it_is(
     assert "WordPiece" not in (directory / metadata.CARD).read_text()
 
 
-def test_both_ways_to_ask_give_the_same(exported, finished_text_run, tmp_path):
+def test_export_and_server_give_the_same_answers(
+    exported, finished_text_run, tmp_path
+):
     lines = tmp_path / "lines.txt"
     lines.write_bytes(b"b d\r\n\n  \na \xc3\xa9, c")
-    written = []
-    run = finished_text_run.path
+    run, tables = finished_text_run.path, []
     with model_server.ModelServer(run / "export", "mine") as server:
-        for index, address in enumerate((None, server.rest)):
-            output = tmp_path / f"{index}.csv"
+        for address in (None, server.rest):
+            output = tmp_path / "answers.csv"
             settings = config.PredictSettings(
                 str(run),
                 text=("a c",),
@@ -145,24 +140,22 @@ def test_both_ways_to_ask_give_the_same(exported, finished_text_run, tmp_path):
                 server=address,
                 model_name="mine" if address else None,
                 output=str(output),
+                overwrite=True,
                 top=0,
             )
             assert clients.predict(settings) == 0
-            written.append([*csv.DictReader(output.read_text().splitlines())])
-    for row in written[0]:
-        assert list(row) == ["text", "predicted_class", "probability", "error"]
-    assert [row["text"] for row in written[0]] == ["a c", "b d", "a é, c"]
-    assert [row["predicted_class"] for row in written[0][:2]] == ["0", "1"]
-    for rows in written[1:]:
-        for answer, other in zip(written[0], rows, strict=True):
-            a, b = (
-                float(record.pop("probability"))
-                for record in (dict(answer), other)
-            )
-            assert a == pytest.approx(b, abs=1e-5)
+            tables.append([*csv.DictReader(output.read_text().splitlines())])
+    probabilities = [
+        [float(row.pop("probability")) for row in rows] for rows in tables
+    ]
+    assert probabilities[0] == pytest.approx(probabilities[1], abs=1e-5)
+    assert tables[0] == tables[1]
+    assert list(tables[0][0]) == ["text", "predicted_class", "error"]
+    assert [row["text"] for row in tables[0]] == ["a c", "b d", "a é, c"]
+    assert [row["predicted_class"] for row in tables[0][:2]] == ["0", "1"]
 
 
-def test_what_is_wrong_is_named(exported, finished_text_run, tmp_path):
+def test_wrong_inputs_are_named(exported, finished_text_run, tmp_path):
     run = str(finished_text_run.path)
     bad = tmp_path / "bad.txt"
     bad.write_bytes(b"good\n\xff\n")
