@@ -12,7 +12,7 @@ import griffe
 import pytest
 
 import supcon_tf
-from tests import language_model
+from tests import language_model, python_text
 
 
 def _public():
@@ -63,6 +63,10 @@ LONG = {
     *("train_linear", "run_sweep", "convert", "write_report"),
     *("search", "Searcher", "GraphTokenizer"),
     *("show_augment", "plot_operations", "plot_gradients"),
+    *("predict", "index", "open_gallery", "transfer_encoder", "evaluate"),
+    *("export", "export_saved_model", "to_tflite", "to_onnx", "views_of"),
+    *("MomentumSupConModel", "BackboneEncoder", "named_encoder", "load"),
+    *("class_balanced", "accuracy_curve", "make_views"),
 }
 
 
@@ -75,6 +79,12 @@ def test_an_example_runs(name, folder, monkeypatch):
     checker = _Ends() if is_tool else None
     outcome = doctest.DocTestRunner(checker, verbose=False).run(example)
     assert outcome.failed == 0
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_fits_the_package(name):
+    code = "".join(example.source for example in EXAMPLES[name].examples)
+    assert not python_text.misfits(code)
 
 
 def test_every_public_name_has_an_example():

@@ -10,7 +10,7 @@ from absl import flags
 
 from supcon_tf import settings
 from supcon_tf.cli import commands
-from tests import forks
+from tests import forks, python_text
 from tests.tool_settings import BENCHMARKS, PROGRAMS, TOOLS
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -106,6 +106,29 @@ def test_documented_make_targets_exist():
     assert re.search(r"^make demo", README, re.MULTILINE)
     assert re.search(r"^make test", README, re.MULTILINE)
     assert "make test" in (ROOT / ".ci" / "run").read_text()
+
+
+@pytest.mark.parametrize(
+    "path", PAGES, ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_the_python_of_a_page_fits_the_package(path):
+    blocks = re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL)
+    assert not python_text.misfits("\n".join(blocks))
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("import supcon_tf\nsupcon_tf.lead('x')", "has no attribute 'lead'"),
+        ("from supcon_tf import data\ndata.load(7, way=1)", "argument 'way'"),
+        ("from supcon_tf import losses\nlosses.SupConLoss(tau=1)", "'tau'"),
+        ("from supcon_tf import config\nconfig.DemoSettings(epoch=1)", "epoch"),
+        ("from supcon_tf import data\ndata = {}\ndata.loads(7)", None),
+    ],
+)
+def test_python_that_does_not_fit_is_found(code, error):
+    lines = python_text.misfits(code)
+    assert not lines if error is None else error in lines[0]
 
 
 def test_the_readmes_python_runs(tmp_path):
@@ -236,9 +259,6 @@ def test_make_says_how_to_get_python(tmp_path):
     assert not (tmp_path / "venv").exists()
 
 
-@pytest.mark.slow(
-    but=["3.11.9-requirements.txt", "3.13.0-requirements-newest.txt"]
-)
 @pytest.mark.parametrize(
     ("version", "lock"),
     [

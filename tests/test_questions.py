@@ -49,6 +49,7 @@ def test_an_answer_is_short_and_proved(question):
     assert len(seen.split()) <= 180
 
 
+@pytest.mark.slow(but=["concepts", "loss"])
 @pytest.mark.parametrize("name", WITH_PYTHON)
 def test_the_python_of_a_page_runs(name, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", WITH_PYTHON[name], re.DOTALL)

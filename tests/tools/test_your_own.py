@@ -120,21 +120,18 @@ def test_an_augmentation(working_dir):
     changed = input_pipeline.augmentation(settings)(images, seeds).numpy()
     assert (changed[0] == changed[2]).all() and changed[0].any()
     assert (changed[0] != changed[1]).all()
-    shutil.copytree("runs/shapes", "runs/longer")
-    more = "--resume", "--run_dir=runs/longer", "--epochs=2"
-    process = tool(working_dir, PRETRAIN, *more)
-    assert process.returncode == 0, process.stderr
-    assert "resumed" in process.stdout and "2/2" in process.stdout
+    shutil.copytree("runs/shapes", "runs/again")
+    resume = "--resume", "--run_dir=runs/again"
     # Of the run's own flagfile alone nothing is imported, of one's own it is.
-    command = "tools/pretrain.py --flagfile=runs/longer/settings.flags"
+    command = "tools/pretrain.py --flagfile=runs/again/settings.flags"
     named = "--dataset=mine:shapes", "--objective=mine:neighbours"
-    line = refused(working_dir, command, *more, *named)
+    line = refused(working_dir, command, *resume, *named)
     assert "--augmentation must name mine:darker again" in line
-    shutil.copy("runs/longer/settings.flags", "mine.flags")
-    process = tool(
-        working_dir, "tools/pretrain.py --flagfile=mine.flags", *more
-    )
+    shutil.copy("runs/again/settings.flags", "mine.flags")
+    command = "tools/pretrain.py --flagfile=mine.flags"
+    process = tool(working_dir, command, *resume)
     assert process.returncode == 0, process.stderr
+    assert "resumed" in process.stdout
 
 
 def test_an_objective(working_dir):
@@ -146,13 +143,11 @@ def test_an_objective(working_dir):
     process = tool(
         working_dir,
         PRETRAIN,
-        "--objective=mine:neighbours+ce",
-        "--run_dir=runs/joint",
+        *("--objective=mine:neighbours+ce", "--run_dir=runs/joint"),
+        "--epochs=0",
     )
     assert process.returncode == 0, process.stderr
     assert "a loss of your own, weight 0.5; cross-entropy" in process.stdout
-    (figures,) = run_files.RunDirectory("runs/joint").metrics()
-    assert figures["classifier_loss"] > 0
     with pytest.raises(
         ValueError, match="--mixing must be left out with --obj"
     ):
@@ -177,18 +172,27 @@ def test_a_measure(folder):
     page = (folder / "runs/page/report.html").read_text()
     row = re.search(r"class_gap(?:<[^>]*>|\s)+([\d.]+)", page)
     assert row[1] == f"{measured['class_gap']:.3f}"
-    for name, words in (
+
+
+@pytest.mark.slow(but=["words"])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
         ("words", "mine:words must return a dict of finite numbers by names "),
         ("dotted", "mine:dotted must return a dict of finite numbers by name"),
         ("nan", "mine:nan must return a dict of finite numbers by names with"),
         ("gap,mine:gap", "must return other names than those before it, got c"),
         ("gone", "--measures must be package.module:function that can be impo"),
         ("neighbours", "must be a function of (representations, labels)"),
-    ):
-        command = EVALUATE.replace("mine:gap", f"mine:{name}")
-        assert words in refused(folder, command)
-    again = json.loads(stage.evaluation_file.read_text())["measures"]
-    assert again == measured
+    ],
+    ids=["words", "dotted", "nan", "twice", "gone", "neighbours"],
+)
+def test_a_wrong_measure_is_one_line(name, message, folder):
+    stage = run_files.RunDirectory(folder / "runs/shapes/linear")
+    evaluation = stage.evaluation_file.read_bytes()
+    command = EVALUATE.replace("mine:gap", f"mine:{name}")
+    assert message in refused(folder, command)
+    assert stage.evaluation_file.read_bytes() == evaluation
 
 
 WRONG = (
@@ -203,7 +207,10 @@ WRONG = (
 )
 
 
-@pytest.mark.parametrize(("flag", "function", "words"), WRONG)
+@pytest.mark.slow(but=["gray", "number", "as_floats", "nothing"])
+@pytest.mark.parametrize(
+    ("flag", "function", "words"), WRONG, ids=[row[1] for row in WRONG]
+)
 def test_what_is_wrong_is_one_line_and_begins_no_run(
     flag, function, words, folder
 ):
