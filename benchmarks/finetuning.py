@@ -59,19 +59,15 @@ class FinetuningBench(harness.Bench):
     LOGARITHMIC = False
     DETERMINISTIC = True
 
-    run_dir: str = harness.run_dir("bench_finetuning")
-    data_dir: str | None = settings.setting(
-        None, "Images in train/<class>/, test/<class>/ or <class>/.", path=True
-    )
-    architecture: str = settings.setting(
-        "keras:MobileNetV2", "Of the pretrained network."
-    )
-    weights_path: str | None = settings.setting(
-        None, "File of its weights.", path=True
-    )
+    run_dir: str = "runs/bench_finetuning"
+    data_dir: str | None = settings.setting(None, path=True)
+    """Images in train/<class>/, test/<class>/ or <class>/."""
+    architecture: str = "keras:MobileNetV2"
+    """Of the pretrained network."""
+    weights_path: str | None = settings.setting(None, path=True)
+    """File of its weights."""
     sizes: tuple[str, ...] = settings.setting(
         ("20", "100", "500", _LONG_TAIL),
-        "Training images per class; long_tail: from 500 to 10; all.",
         must=(
             "be numbers, long_tail or all, got {}",
             lambda sizes: all(
@@ -80,11 +76,13 @@ class FinetuningBench(harness.Bench):
             ),
         ),
     )
-    draws: int = settings.setting(5, "Draws of each.", at_least=1)
-    test_images: int | None = settings.setting(
-        None, "Test images per class, drawn once; default: all.", at_least=1
-    )
-    image_size: int = settings.setting(64, "Side in pixels.", at_least=32)
+    """Training images per class; long_tail: from 500 to 10; all."""
+    draws: int = settings.setting(5, at_least=1)
+    """Draws of each."""
+    test_images: int | None = settings.setting(None, at_least=1)
+    """Test images per class, drawn once; default: all."""
+    image_size: int = settings.setting(64, at_least=32)
+    """Side in pixels."""
 
     def cases_of(self, points: list[dict]) -> dict[str, results.Case]:
         """The draws as rounds; rows of a training are rows of the table."""

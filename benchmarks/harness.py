@@ -49,18 +49,12 @@ class Bench(settings.Settings):
     # A job gives the same numbers again: a finished file is gone on from, too.
     DETERMINISTIC: ClassVar[bool] = False
 
-    implementations: tuple[str, ...] = settings.setting(
-        ("all",), "See above; all: those installed or given.", common=True
-    )
-    threads: int = settings.setting(
-        0, "Threads of a process; 0 for all cores.", at_least=0, common=True
-    )
-    device: str = settings.setting(
-        "cpu",
-        "Where: on a GPU where there is one, or on the CPU.",
-        choices=("cpu", "gpu"),
-        common=True,
-    )
+    implementations: tuple[str, ...] = settings.setting(("all",), common=True)
+    """See above; all: those installed or given."""
+    threads: int = settings.setting(0, at_least=0, common=True)
+    """Threads of a process; 0 for all cores."""
+    device: str = settings.setting("cpu", choices=("cpu", "gpu"), common=True)
+    """Where: on a GPU where there is one, or on the CPU."""
 
     def _check(self) -> None:
         for name, value in dataclasses.asdict(self).items():

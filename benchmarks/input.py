@@ -64,31 +64,33 @@ class InputBench(harness.Bench):
     COLUMNS = (results.IMAGES, results.SPREAD)
     PEERS = ("ours",)
 
-    run_dir: str = harness.run_dir("bench_input")
-    sizes: tuple[int, ...] = settings.setting((32, 224), "Sides in pixels.")
+    run_dir: str = "runs/bench_input"
+    sizes: tuple[int, ...] = (32, 224)
+    """Sides in pixels."""
     policies: tuple[str, ...] = settings.setting(
-        ("autoaugment", "randaugment"),
-        "What augments; simclr is simaugment without the warp.",
-        choices=_POLICIES,
+        ("autoaugment", "randaugment"), choices=_POLICIES
     )
+    """What augments; simclr is simaugment without the warp."""
     inputs: tuple[str, ...] = settings.setting(
-        ("memory", "jpeg"),
-        "memory: the policy alone on images in memory; jpeg: reading and "
-        "decoding files, random crop, flip, policy; tfrecord: the same of "
-        "TFRecord files, ours alone.",
-        choices=("memory", "jpeg", "tfrecord"),
+        ("memory", "jpeg"), choices=("memory", "jpeg", "tfrecord")
     )
-    views: bool = settings.setting(False, "Also pairs of views, ours alone.")
-    data_dir: str | None = settings.setting(None, DATA_HELP, path=True)
-    batch_size: int = settings.setting(64, "Images per batch.", at_least=1)
-    rounds: int = settings.setting(3, "Processes per job.", at_least=1)
-    seconds: float = settings.setting(
-        5.0, "Seconds that are timed.", at_least=0
-    )
-    workers: int = settings.setting(
-        0, "Processes of the DataLoader; 0 for one per core.", at_least=0
-    )
-    seed: int = settings.setting(0, "Seed of our augmentation.", at_least=0)
+    """memory: the policy alone on images in memory; jpeg: reading and decoding
+    files, random crop, flip, policy; tfrecord: the same of TFRecord files, ours
+    alone."""
+    views: bool = False
+    """Also pairs of views, ours alone."""
+    data_dir: str | None = settings.setting(None, path=True)
+    """Folder with JPEG files; default: scikit-learn's two photographs."""
+    batch_size: int = settings.setting(64, at_least=1)
+    """Images per batch."""
+    rounds: int = settings.setting(3, at_least=1)
+    """Processes per job."""
+    seconds: float = settings.setting(5.0, at_least=0)
+    """Seconds that are timed."""
+    workers: int = settings.setting(0, at_least=0)
+    """Processes of the DataLoader; 0 for one per core."""
+    seed: int = settings.setting(0, at_least=0)
+    """Seed of our augmentation."""
 
     def jobs(self, names: list[str]) -> list[dict]:
         """Of who has the policy; and pairs of views, of ours in two ways."""

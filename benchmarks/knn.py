@@ -51,15 +51,19 @@ class KnnBench(harness.Bench):
     )
     PEERS = ("ours",)
 
-    run_dir: str = harness.run_dir("bench_knn")
-    bank: tuple[int, ...] = settings.setting(
-        (50_000,), "Rows that are searched."
-    )
-    queries: int = settings.setting(10_000, "Rows of queries.", at_least=1)
-    dim: int = settings.setting(512, "Size of a representation.", at_least=1)
-    k: int = settings.setting(200, "Neighbours of each query.", at_least=1)
-    rounds: int = settings.setting(3, "Processes per job.", at_least=1)
-    seed: int = settings.setting(0, "Seed of representations.", at_least=0)
+    run_dir: str = "runs/bench_knn"
+    bank: tuple[int, ...] = (50_000,)
+    """Rows that are searched."""
+    queries: int = settings.setting(10_000, at_least=1)
+    """Rows of queries."""
+    dim: int = settings.setting(512, at_least=1)
+    """Size of a representation."""
+    k: int = settings.setting(200, at_least=1)
+    """Neighbours of each query."""
+    rounds: int = settings.setting(3, at_least=1)
+    """Processes per job."""
+    seed: int = settings.setting(0, at_least=0)
+    """Seed of representations."""
 
     def _check(self) -> None:
         if self.k > min(self.bank):

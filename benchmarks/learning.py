@@ -60,29 +60,27 @@ class LearningBench(harness.Bench):
     LOGARITHMIC = False
     DETERMINISTIC = True
 
-    run_dir: str = harness.run_dir("bench_learning")
-    supcontrast_path: str | None = settings.setting(
-        None,
-        "Folder of HobbitLong/SupContrast, unchanged; needs PyTorch.",
-        path=True,
-    )
-    data_dir: str | None = settings.setting(
-        None,
-        "Images in train/<class>/, test/<class>/; default: the digits.",
-        path=True,
-    )
-    seeds: int = settings.setting(3, "Trainings of each.", at_least=1)
-    steps: int = settings.setting(2000, "Steps of a training.", at_least=1)
-    knn_every: int = settings.setting(200, "Steps between tests.", at_least=1)
-    batch_size: int = settings.setting(128, "Images of a step.", at_least=2)
-    width: float = settings.setting(0.25, "Share of channels.", above=0)
-    learning_rate: float = settings.setting(
-        0.0625, "SupContrast's at its peak; ours is / 0.07.", above=0
-    )
-    weight_decay: float = settings.setting(
-        1e-4, "SupContrast's; ours is times 0.07.", at_least=0
-    )
-    temperature: float = settings.setting(0.1, "Temperature tau.", above=0)
+    run_dir: str = "runs/bench_learning"
+    supcontrast_path: str | None = settings.setting(None, path=True)
+    """Folder of HobbitLong/SupContrast, unchanged; needs PyTorch."""
+    data_dir: str | None = settings.setting(None, path=True)
+    """Images in train/<class>/, test/<class>/; default: the digits."""
+    seeds: int = settings.setting(3, at_least=1)
+    """Trainings of each."""
+    steps: int = settings.setting(2000, at_least=1)
+    """Steps of a training."""
+    knn_every: int = settings.setting(200, at_least=1)
+    """Steps between tests."""
+    batch_size: int = settings.setting(128, at_least=2)
+    """Images of a step."""
+    width: float = settings.setting(0.25, above=0)
+    """Share of channels."""
+    learning_rate: float = settings.setting(0.0625, above=0)
+    """SupContrast's at its peak; ours is / 0.07."""
+    weight_decay: float = settings.setting(1e-4, at_least=0)
+    """SupContrast's; ours is times 0.07."""
+    temperature: float = settings.setting(0.1, above=0)
+    """Temperature tau."""
 
     def shared(self) -> dict:
         """What every training has; its file knows the path by another name."""

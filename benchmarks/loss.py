@@ -58,44 +58,39 @@ class LossBench(harness.Bench):
     PEERS = ("tiled",)
     AGREEING = dict.fromkeys(("loss", "tangent_norm", "gradient_norm"), 1e-4)
 
-    run_dir: str = harness.run_dir("bench_loss")
-    rows: tuple[int, ...] = settings.setting(
-        (512, 2048, 4096, 8192, 12288), "Sizes: batch times views."
-    )
-    official_path: str | None = settings.setting(
-        None,
-        "supcon/losses.py of google-research, in place.",
-        path=True,
-    )
-    supcontrast_path: str | None = settings.setting(
-        None,
-        "losses.py of HobbitLong/SupContrast; needs PyTorch.",
-        path=True,
-    )
-    rounds: int = settings.setting(3, "Processes per job.", at_least=1)
-    seconds: float = settings.setting(
-        2.0, "Seconds that are timed.", at_least=0
-    )
-    max_memory_gb: float = settings.setting(
-        8.0, "Skip jobs that are expected to need more.", above=0
-    )
-    accuracy: bool = settings.setting(False, "Also errors of gradients.")
-    dim: int = settings.setting(128, "Size of a projection.", at_least=1)
-    views: int = settings.setting(2, "Views per sample.", at_least=1)
-    classes: int = settings.setting(1000, "Number of classes.", at_least=1)
-    temperature: float = settings.setting(0.1, "Temperature tau.", above=0)
-    formulation: str = settings.setting(
-        "out", "Eq. 2 (out) or 3 (in), of ours.", choices=("out", "in")
-    )
+    run_dir: str = "runs/bench_loss"
+    rows: tuple[int, ...] = (512, 2048, 4096, 8192, 12288)
+    """Sizes: batch times views."""
+    official_path: str | None = settings.setting(None, path=True)
+    """supcon/losses.py of google-research, in place."""
+    supcontrast_path: str | None = settings.setting(None, path=True)
+    """losses.py of HobbitLong/SupContrast; needs PyTorch."""
+    rounds: int = settings.setting(3, at_least=1)
+    """Processes per job."""
+    seconds: float = settings.setting(2.0, at_least=0)
+    """Seconds that are timed."""
+    max_memory_gb: float = settings.setting(8.0, above=0)
+    """Skip jobs that are expected to need more."""
+    accuracy: bool = False
+    """Also errors of gradients."""
+    dim: int = settings.setting(128, at_least=1)
+    """Size of a projection."""
+    views: int = settings.setting(2, at_least=1)
+    """Views per sample."""
+    classes: int = settings.setting(1000, at_least=1)
+    """Number of classes."""
+    temperature: float = settings.setting(0.1, above=0)
+    """Temperature tau."""
+    formulation: str = settings.setting("out", choices=("out", "in"))
+    """Eq. 2 (out) or 3 (in), of ours."""
     denominator: str = settings.setting(
-        "all",
-        "Denominator, of ours.",
-        choices=("all", "one_positive", "only_negatives"),
+        "all", choices=("all", "one_positive", "only_negatives")
     )
-    positives_cap: int | None = settings.setting(
-        None, "Largest number of positives, of ours.", at_least=1
-    )
-    seed: int = settings.setting(0, "Seed of the rows.", at_least=0)
+    """Denominator, of ours."""
+    positives_cap: int | None = settings.setting(None, at_least=1)
+    """Largest number of positives, of ours."""
+    seed: int = settings.setting(0, at_least=0)
+    """Seed of the rows."""
 
     def _check(self) -> None:
         if any(rows < 2 or rows % self.views for rows in self.rows):

@@ -64,36 +64,36 @@ class StepBench(harness.Bench):
     PEERS = ("ours", "torch_nchw")
     AGREEING = {"parameters": 0.0}
 
-    run_dir: str = harness.run_dir("bench_step")
+    run_dir: str = "runs/bench_step"
     architectures: tuple[str, ...] = settings.setting(
         ("resnet18", "resnet50"),
-        "Encoders.",
         choices=("resnet18", "resnet34", "resnet50", *_KERAS),
     )
-    batch_sizes: tuple[int, ...] = settings.setting((64,), "Images per step.")
-    supcontrast_path: str | None = settings.setting(
-        None,
-        "The loss of torch: SupContrast's losses.py, else a plain one.",
-        path=True,
-    )
-    image_size: int = settings.setting(
-        32, "Side of a view, pixels.", at_least=8
-    )
-    views: int = settings.setting(2, "Views per image.", at_least=1)
-    chunks: tuple[int, ...] = settings.setting(
-        (1,), "Values of --gradient_cache_chunks that ours is measured with."
-    )
-    chunk_size: int = settings.setting(
-        0, "Also measure ours in chunks of so many images.", at_least=0
-    )
-    rounds: int = settings.setting(3, "Processes per job.", at_least=1)
-    steps: int = settings.setting(5, "Timed steps per process.", at_least=1)
-    max_memory_gb: float = settings.setting(
-        8.0, "Skip jobs that may need more, by what others needed.", above=0
-    )
-    temperature: float = settings.setting(0.1, "Temperature tau.", above=0)
-    classes: int = settings.setting(10, "Number of classes.", at_least=1)
-    seed: int = settings.setting(0, "Seed of data and weights.", at_least=0)
+    """Encoders."""
+    batch_sizes: tuple[int, ...] = (64,)
+    """Images per step."""
+    supcontrast_path: str | None = settings.setting(None, path=True)
+    """The loss of torch: SupContrast's losses.py, else a plain one."""
+    image_size: int = settings.setting(32, at_least=8)
+    """Side of a view, pixels."""
+    views: int = settings.setting(2, at_least=1)
+    """Views per image."""
+    chunks: tuple[int, ...] = (1,)
+    """Values of --gradient_cache_chunks that ours is measured with."""
+    chunk_size: int = settings.setting(0, at_least=0)
+    """Also measure ours in chunks of so many images."""
+    rounds: int = settings.setting(3, at_least=1)
+    """Processes per job."""
+    steps: int = settings.setting(5, at_least=1)
+    """Timed steps per process."""
+    max_memory_gb: float = settings.setting(8.0, above=0)
+    """Skip jobs that may need more, by what others needed."""
+    temperature: float = settings.setting(0.1, above=0)
+    """Temperature tau."""
+    classes: int = settings.setting(10, at_least=1)
+    """Number of classes."""
+    seed: int = settings.setting(0, at_least=0)
+    """Seed of data and weights."""
 
     def _check(self) -> None:
         parts = (*self.chunks, self.chunk_size or 1)

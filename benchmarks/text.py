@@ -50,12 +50,17 @@ class TextBench(harness.Bench):
     )
     PEERS = ("transformers",)
 
-    run_dir: str = harness.run_dir("bench_text")
-    batch_sizes: tuple[int, ...] = settings.setting((16,), "Sentences a step.")
-    lengths: tuple[int, ...] = settings.setting((64,), "Tokens of each.")
-    rounds: int = settings.setting(3, "Processes per job.", at_least=1)
-    steps: int = settings.setting(10, "Timed steps per process.", at_least=1)
-    seed: int = settings.setting(0, "Seed of data and weights.", at_least=0)
+    run_dir: str = "runs/bench_text"
+    batch_sizes: tuple[int, ...] = (16,)
+    """Sentences a step."""
+    lengths: tuple[int, ...] = (64,)
+    """Tokens of each."""
+    rounds: int = settings.setting(3, at_least=1)
+    """Processes per job."""
+    steps: int = settings.setting(10, at_least=1)
+    """Timed steps per process."""
+    seed: int = settings.setting(0, at_least=0)
+    """Seed of data and weights."""
 
 
 def measure(job: measuring.Job) -> dict[str, float]:

@@ -136,6 +136,8 @@ def test_the_readmes_python_runs(tmp_path):
     names = re.findall(r"supcon_tf\.(\w+)|model\.(\w+)", three_lines)
     assert names == [("finetune", ""), ("", "predict")]
     assert "epochs=3," in code and "width=0.5" in code
+    # The policy takes longest to trace.
+    code = code.replace("SimAugment()", "Identity()")
     code = code.replace("epochs=3,", "epochs=1,").replace("0.5)", "0.1)")
     code += "\nassert representations.shape == (360, 26), representations"
     process = forks.run(code, cwd=tmp_path)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from supcon_tf import exceptions
 from supcon_tf.config import images, objectives, running, stages, texts
 from supcon_tf.host import trust
-from supcon_tf.settings import Settings, setting, with_default
+from supcon_tf.settings import Settings, field_of, setting
 
 # The benchmark's order, Sec. 4.1 of https://arxiv.org/abs/1903.12261.
 CORRUPTIONS = tuple(
@@ -176,9 +176,9 @@ class TransferSettings(
 
     name: str = setting("transfer", must=stages.STAGE_NAME)
     """Sub-directory of run_dir that this tool writes."""
-    overwrite: bool = with_default(running.CheckpointSettings, "overwrite")
-    resume: bool = with_default(running.CheckpointSettings, "resume")
-    checkpoint_steps: int | None = with_default(
+    overwrite: bool = field_of(running.CheckpointSettings, "overwrite")
+    resume: bool = field_of(running.CheckpointSettings, "resume")
+    checkpoint_steps: int | None = field_of(
         running.CheckpointSettings, "checkpoint_steps"
     )
     method: str = setting("linear", choices=("linear", "finetune"))
@@ -212,13 +212,11 @@ class TransferSettings(
     projection head, then logistic regression on the representations (supcon);
     or both losses at once (supcon+ce). The loss is not multiplied by the
     temperature."""
-    temperature: float = with_default(
-        objectives.ObjectiveSettings, "temperature"
-    )
-    classifier_weight: float = with_default(
+    temperature: float = field_of(objectives.ObjectiveSettings, "temperature")
+    classifier_weight: float = field_of(
         objectives.ObjectiveSettings, "classifier_weight"
     )
-    label_smoothing: float = with_default(
+    label_smoothing: float = field_of(
         objectives.ObjectiveSettings, "label_smoothing"
     )
     steps: int = setting(5000, at_least=1, used_by=_FINETUNE)

@@ -7,8 +7,8 @@ import pathlib
 import urllib.parse
 
 from supcon_tf import exceptions
-from supcon_tf.config import evaluation, images, running, stages, texts
-from supcon_tf.settings import Settings, setting, with_default
+from supcon_tf.config import images, running, stages, texts
+from supcon_tf.settings import Settings, field_of, setting
 
 _SUFFIXES = (".csv", ".json", ".jsonl")
 CONVERSION_FORMATS = (
@@ -38,9 +38,7 @@ class ExportSettings(ClassifierSettings, images.MovedDataSettings):
     prototypes: bool = False
     """Add the signature classify_by_neighbours: the class whose training images
     are nearest in the mean. Needs the training images."""
-    train_file: str | None = with_default(
-        texts.MovedTextsSettings, "train_file"
-    )
+    train_file: str | None = field_of(texts.MovedTextsSettings, "train_file")
     gallery: str | None = None
     """Add the signature search, and is_known to the answers of a classifier, by
     this gallery of tools/index.py."""
@@ -102,7 +100,7 @@ class ImportSettings(images.DataSettings):
         must=("be three numbers, got {}", lambda values: len(values) in (0, 3)),
     )
     """Standard deviation that divides R,G,B; default: that of the format."""
-    overwrite: bool = with_default(running.CheckpointSettings, "overwrite")
+    overwrite: bool = field_of(running.CheckpointSettings, "overwrite")
 
     def _check(self) -> None:
         if self.checkpoint is None:
@@ -130,10 +128,9 @@ class ConvertSettings(ClassifierSettings, images.MovedDataSettings):
     of the activations."""
     seed: int = setting(0, at_least=0)
     """Seed of their draw."""
-    batch_size: int = with_default(
-        evaluation.EvaluateSettings, "batch_size", 32
-    )
-    overwrite: bool = with_default(running.CheckpointSettings, "overwrite")
+    batch_size: int = setting(32, at_least=1)
+    """Images per step, without effect on the result."""
+    overwrite: bool = field_of(running.CheckpointSettings, "overwrite")
 
 
 def _is_server(address: str) -> bool:

@@ -6,7 +6,7 @@ import dataclasses
 
 from supcon_tf import exceptions, run_files
 from supcon_tf.config import images, objectives, running
-from supcon_tf.settings import Settings, setting, with_default
+from supcon_tf.settings import Settings, field_of, setting
 
 # The rule for a sub-directory of a run: a name that no other output has. Nor in
 # other letters, which some file systems do not tell apart.
@@ -245,10 +245,10 @@ class LinearSettings(
     name: str = setting("linear", must=STAGE_NAME)
     """Sub-directory of run_dir that this stage writes."""
     augmentation: str = "identity"
-    label_smoothing: float = with_default(
+    label_smoothing: float = field_of(
         objectives.ObjectiveSettings, "label_smoothing"
     )
-    logit_adjustment: float = with_default(
+    logit_adjustment: float = field_of(
         objectives.ObjectiveSettings, "logit_adjustment"
     )
     learning_rate: float = 2.5

@@ -34,11 +34,15 @@ class MadeUp(harness.Bench):
     PEERS = ("ours",)
     AGREEING = {"loss": 1e-4}
 
-    run_dir: str = harness.run_dir("made_up")
-    rows: tuple[int, ...] = settings.setting((2, 8), "Sizes.")
-    peer_path: str | None = settings.setting(None, "A file.")
-    rounds: int = settings.setting(2, "Rounds.", at_least=1)
-    max_memory_gb: float = settings.setting(8.0, "At most.", above=0)
+    run_dir: str = "runs/made_up"
+    rows: tuple[int, ...] = (2, 8)
+    """Sizes."""
+    peer_path: str | None = None
+    """A file."""
+    rounds: int = settings.setting(2, at_least=1)
+    """Rounds."""
+    max_memory_gb: float = settings.setting(8.0, above=0)
+    """At most."""
 
     def expected_gb(self, job, points):
         return float(job["rows"])

@@ -426,12 +426,17 @@ def test_positives_follow_the_labels(tmp_path):
 @dataclasses.dataclass(frozen=True)
 class Lists(settings.Settings):
     colors: tuple[str, ...] = settings.setting(
-        ("red", "blue"), "Colours.", choices=("red", "green", "blue")
+        ("red", "blue"), choices=("red", "green", "blue")
     )
-    words: tuple[str, ...] = settings.setting((), "Words.")
-    lines: tuple[str, ...] = settings.setting((), "Lines.", repeated=True)
-    limit: float | None = settings.setting(None, "Limit.", at_least=1)
-    silent: bool = settings.setting(False, "Silent.", resumable=True)
+    """Colours."""
+    words: tuple[str, ...] = ()
+    """Words."""
+    lines: tuple[str, ...] = settings.setting((), repeated=True)
+    """Lines."""
+    limit: float | None = settings.setting(None, at_least=1)
+    """Limit."""
+    silent: bool = settings.setting(False, resumable=True)
+    """Silent."""
 
 
 def test_a_field_with_another_default_has_the_help_and_rules_of_its_base():

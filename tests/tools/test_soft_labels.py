@@ -19,6 +19,19 @@ BESIDE = {  # how a classifier learns, and what is said of it
 }
 
 
+def small_network():
+    """What is quick to trace."""
+    layers = keras.layers
+    return keras.Sequential(
+        [
+            keras.Input((16, 16, 3)),
+            layers.Conv2D(4, 4, 4),
+            layers.Flatten(),
+            layers.Dense(8),
+        ]
+    )
+
+
 def first_outputs(settings):
     """Soft labels of the first batch, its projections and logits at start."""
     images = input_pipeline.source(settings, "train")
@@ -51,6 +64,8 @@ def test_the_first_batch_has_the_loss_of_its_soft_labels(
             mixing=mixing,
             mixing_alpha=1.0,
             positives=positives,
+            architecture=f"{__name__}:small_network",
+            width=1.0,
             images_per_label=4,
             batch_size=12,
             num_views=3,
