@@ -56,7 +56,7 @@ class EvaluateSettings(
     )
     """Distribution: one device, all devices of this machine (mirrored), a TPU
     (tpu), or by what is there (auto)."""
-    tpu: str | None = None
+    tpu: str | None = setting(None, used_by=running.WITH_TPU)
     """Name or grpc:// address of the TPU of --strategy=tpu, or local."""
     knn_neighbors: int | None = setting(None, at_least=1)
     """k of the k-nearest-neighbour classifiers; default: 200, at most as many
@@ -139,7 +139,6 @@ class EvaluateSettings(
     """How representations become points of the plane."""
 
     def _check(self) -> None:
-        running.check_tpu(self)
         if self.bank_images == 0:
             self._check_left_out(
                 "with --bank_images=0",
@@ -149,10 +148,8 @@ class EvaluateSettings(
         if self.corruptions == "none":
             self._check_left_out(
                 "with --corruptions=none",
-                "corruption_names",
-                "corruption_severities",
-                "corruption_images",
-                "reference_evaluation",
+                *("corruption_names", "corruption_severities"),
+                *("corruption_images", "reference_evaluation"),
             )
 
 
@@ -249,20 +246,12 @@ class TransferSettings(
             self._check_left_out(
                 f"with --method=finetune --objective={self.objective}", "l2"
             )
-        if self.method == "linear":
-            # Settings of the groups.
+        if self.method == "linear":  # settings of the groups
             self._check_left_out(
                 "with --method=linear: only finetune can use it",
-                "augmentation",
-                "crop_area",
-                "horizontal_flip",
-                "images_per_class",
-                "data_service",
-                "freeze",
-                "freeze_batch_norm",
-                "layer_decay",
-                "temperature",
-                "checkpoint_steps",
+                *("augmentation", "crop_area", "horizontal_flip"),
+                *("images_per_class", "data_service", "freeze", "temperature"),
+                *("freeze_batch_norm", "layer_decay", "checkpoint_steps"),
             )
         if self.l2 is not None:
             self._check_left_out(

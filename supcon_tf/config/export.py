@@ -11,6 +11,10 @@ from supcon_tf.config import images, running, stages, texts
 from supcon_tf.settings import Settings, field_of, setting
 
 _SUFFIXES = (".csv", ".json", ".jsonl")
+_NONE_OR_THREE = (
+    "be three numbers, got {}",
+    lambda values: len(values) in (0, 3),
+)
 CONVERSION_FORMATS = (
     *("tflite_float32", "tflite_float16", "tflite_int8"),
     *("onnx", "torchvision"),
@@ -90,15 +94,9 @@ class ImportSettings(images.DataSettings):
     drop: tuple[str, ...] = ()
     """Beginnings of names in it that are left out, such as fc. for a classifier
     of other classes."""
-    image_mean: tuple[float, ...] = setting(
-        (),
-        must=("be three numbers, got {}", lambda values: len(values) in (0, 3)),
-    )
+    image_mean: tuple[float, ...] = setting((), must=_NONE_OR_THREE)
     """Mean subtracted from R,G,B in [0, 1]; default: that of the format."""
-    image_std: tuple[float, ...] = setting(
-        (),
-        must=("be three numbers, got {}", lambda values: len(values) in (0, 3)),
-    )
+    image_std: tuple[float, ...] = setting((), must=_NONE_OR_THREE)
     """Standard deviation that divides R,G,B; default: that of the format."""
     overwrite: bool = field_of(running.CheckpointSettings, "overwrite")
 
@@ -163,10 +161,7 @@ class PredictSettings(Settings):
     export."""
     server: str | None = setting(
         None,
-        must=(
-            "be http://HOST:PORT or https://HOST:PORT, got {}",
-            _is_server,
-        ),
+        must=("be http://HOST:PORT or https://HOST:PORT, got {}", _is_server),
     )
     """TF Serving to ask in place of this process, by REST: http://HOST:8501 or
     https://HOST."""

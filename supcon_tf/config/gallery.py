@@ -52,14 +52,14 @@ class IndexSettings(stages.RecordedCodeSettings):
     overwrite: bool = field_of(running.CheckpointSettings, "overwrite")
 
     def _check(self) -> None:
-        given = [f"--{name}" for name in _CHANGES if getattr(self, name)]
-        others = self.known_data, self.known_rate, self.approximate
-        is_other_change = any(value is not None for value in others)
+        changes = [f"--{name}" for name in _CHANGES if getattr(self, name)]
+        traits = self.known_data, self.known_rate, self.approximate
+        changes_traits = any(value is not None for value in traits)
         exceptions.require(
-            len(given) == 1 or (is_other_change and not given),
+            len(changes) == 1 or (changes_traits and not changes),
             "one of --data_dir, --add, --remove and --remove_class must be "
             "given, or --known_data, --known_rate or --approximate alone",
-            ", ".join(given) or "none",
+            ", ".join(changes) or "none",
         )
         if self.data_dir is None:
             self._check_left_out(

@@ -264,7 +264,7 @@ BROKEN = [
     ({"profile": (3, 2)}, "--profile must be empty or two steps .*got 3,2"),
     ({"dataset": "folder"}, "--data_dir must be given with --dataset=f"),
     ({"skip_bad_images": True, "check_images": False}, "come with --check_im"),
-    ({"architecture": "vgg8", "stem": "cifar"}, "--stem must be auto for vgg8"),
+    ({"architecture": "vgg8", "stem": "cifar"}, "--stem must be left out"),
     ({"num_views": 4, "positives_cap": 2}, "--positives_cap .* at least 3"),
     ({"image_mean": (0.5,)}, "--image_mean must be three numbers"),
     ({"image_mean": (*"rgb",)}, r"must be tuple\[float, ...\], got \('r', 'g"),

@@ -179,7 +179,10 @@ def test_a_run_trains_on_a_service(services, tmp_path):
     ("flags", "message"),
     [
         ({"role": "worker"}, "--dispatcher must be the grpc:// address of"),
-        ({"role": "worker", "dispatcher": "h:1"}, "--role=worker, got h:1"),
+        (
+            {"role": "worker", "dispatcher": "h:1"},
+            "--dispatcher must be a grpc:// address, got h:1",
+        ),
         (
             {"role": "worker", "dispatcher": "grpc://h:1"},
             "--host must be the name of this machine with a dispatcher on an",
