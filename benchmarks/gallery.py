@@ -44,7 +44,9 @@ class GalleryBench(harness.Bench):
         results.Column("disk MB", lambda p: p["disk_mb"], ".0f"),
         _seconds("write", "write"),
         _seconds("open", "open"),
-        results.Column("1 query s", lambda p: p["seconds"], ".3f", drawn=True),
+        results.Column(
+            "1 query s", lambda p: p["seconds"], ".3f", plotted=True
+        ),
         _seconds("all queries", "queries"),
         _seconds("add", "add"),
         results.Column("recall", lambda p: p.get("recall"), ".4f"),
@@ -59,8 +61,7 @@ class GalleryBench(harness.Bench):
     """Size of a representation."""
     k: int = settings.setting(5, at_least=1)
     """Neighbours of each query."""
-    rounds: int = settings.setting(1, at_least=1)
-    """Processes per job."""
+    rounds: int = 1
     seed: int = settings.setting(0, at_least=0)
     """Seed of representations."""
 

@@ -29,7 +29,6 @@ import numpy as np
 from benchmarks import harness, input_peers, measuring, results
 from supcon_tf import exceptions, settings
 
-DATA_HELP = "Folder with JPEG files; default: scikit-learn's two photographs."
 _MOST_FILES = 512
 
 _POLICIES = (
@@ -83,8 +82,6 @@ class InputBench(harness.Bench):
     """Folder with JPEG files; default: scikit-learn's two photographs."""
     batch_size: int = settings.setting(64, at_least=1)
     """Images per batch."""
-    rounds: int = settings.setting(3, at_least=1)
-    """Processes per job."""
     seconds: float = settings.setting(5.0, at_least=0)
     """Seconds that are timed."""
     workers: int = settings.setting(0, at_least=0)
@@ -135,7 +132,7 @@ def prepare(
         )
     # Spread evenly over all of them.
     count = min(len(files), _MOST_FILES)
-    files = [files[at * len(files) // count] for at in range(count)]
+    files = [files[index * len(files) // count] for index in range(count)]
     # A folder of images has a test split.
     for split, least_of in (("train", max(_MOST_FILES, least)), ("test", 1)):
         directory = pathlib.Path(folder, split, "photographs")
@@ -158,7 +155,10 @@ def make_arrays(job: measuring.Job) -> dict[str, object]:
         decoded = (data.decode_image(tf.io.read_file(f)) for f in job.files)
         views = [augment.central_view(image, size) for image in decoded]
         np.save(f"{job.folder}/{size}.npy", views)
-    splits = {x: data.load("folder", x, job.folder) for x in ("train", "test")}
+    splits = {
+        name: data.load("folder", name, job.folder)
+        for name in ("train", "test")
+    }
     data.write_tfrecords(splits, f"{job.folder}/records")
     return {}
 
@@ -232,9 +232,10 @@ def make_ours(job: measuring.Job) -> Iterator[object]:
 
         def make_batch(step: tf.Tensor) -> tf.Tensor:
             within = tf.range(job.batch_size, dtype=tf.int64)
-            at = step * job.batch_size + within
-            seeds = augment.fold_in(augment.fold_in(run_seeds, step), at)
-            return policy(tf.gather(arrays, at % len(arrays)), seeds)
+            positions = step * job.batch_size + within
+            seeds = augment.fold_in(run_seeds, step)
+            seeds = augment.fold_in(seeds, positions)
+            return policy(tf.gather(arrays, positions % len(arrays)), seeds)
 
         steps = tf.data.Dataset.counter()
         batches = steps.map(make_batch, num_parallel_calls=tf.data.AUTOTUNE)
@@ -259,7 +260,10 @@ def make_ours(job: measuring.Job) -> Iterator[object]:
     if getattr(job, "label", "") == "twice":  # each with its own decode
         halves = [make_views(1, job.seed + half) for half in range(2)]
         pairs = tf.data.Dataset.zip(tuple(halves)).map(
-            lambda one, two: (tf.concat([one[0], two[0]], axis=1), one[1])
+            lambda left, right: (
+                tf.concat([left[0], right[0]], axis=1),
+                left[1],
+            )
         )
         batches = pairs.prefetch(tf.data.AUTOTUNE)
     else:

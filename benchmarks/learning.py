@@ -15,6 +15,7 @@ defaults take about four hours; alone, on the digits, a few minutes:
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import hashlib
 import itertools
@@ -65,6 +66,7 @@ class LearningBench(harness.Bench):
     """Folder of HobbitLong/SupContrast, unchanged; needs PyTorch."""
     data_dir: str | None = settings.setting(None, path=True)
     """Images in train/<class>/, test/<class>/; default: the digits."""
+    rounds: int = 1
     seeds: int = settings.setting(3, at_least=1)
     """Trainings of each."""
     steps: int = settings.setting(2000, at_least=1)
@@ -110,28 +112,28 @@ class LearningBench(harness.Bench):
 
     def disagreements(self, points: list[dict]) -> list[str]:
         """Other views; means of both further apart than either's seeds."""
-        seen = {
+        digests = {
             (point["job"]["seed"], point["views_sha256"])
             for point in points
             if "curve" in point
             and point["job"]["implementation"] != "supcontrast_published"
         }
-        seeds = [seed for seed, _ in sorted(seen)]
+        counts = collections.Counter(seed for seed, _ in sorted(digests))
         lines = [
-            f"seed {one}: the views were not the same"
-            for one, other in itertools.pairwise(seeds)
-            if one == other
+            f"seed {seed}: the views were not the same"
+            for seed, count in counts.items()
+            if count > 1
         ]
         for (step, tests), start in itertools.product(
             self.cases_of(points).items(), ("", _ZERO_INIT)
         ):
-            own, other = (
+            ours, theirs = (
                 list(map(_last("knn"), tests.get(name + start, ())))
                 for name in ("ours", "supcontrast")
             )
-            if min(len(own), len(other)) > 1:
-                apart = abs(statistics.mean(own) - statistics.mean(other))
-                spread = max(max(own) - min(own), max(other) - min(other))
+            if min(len(ours), len(theirs)) > 1:
+                apart = abs(statistics.mean(ours) - statistics.mean(theirs))
+                spread = max(max(ours) - min(ours), max(theirs) - min(theirs))
                 if apart > spread:
                     lines.append(
                         f"{step}{start}: k-NN is {apart:.3f} apart, seeds "

@@ -50,7 +50,7 @@ class LossBench(harness.Bench):
     }
     AXES = {"rows": "rows"}
     COLUMNS = (
-        results.Column("ms", lambda p: 1e3 * p["seconds"], drawn=True),
+        results.Column("ms", lambda p: 1e3 * p["seconds"], plotted=True),
         results.SPREAD,
         results.MEMORY,
         results.Column("error", lambda p: p.get("gradient_error"), ".1e"),
@@ -65,8 +65,6 @@ class LossBench(harness.Bench):
     """supcon/losses.py of google-research, in place."""
     supcontrast_path: str | None = settings.setting(None, path=True)
     """losses.py of HobbitLong/SupContrast; needs PyTorch."""
-    rounds: int = settings.setting(3, at_least=1)
-    """Processes per job."""
     seconds: float = settings.setting(2.0, at_least=0)
     """Seconds that are timed."""
     max_memory_gb: float = settings.setting(8.0, above=0)
@@ -200,7 +198,7 @@ def floor_step(rows: np.ndarray) -> Pass:
                 terms[a].append(tf.matmul(e, parts[b]))
                 if a != b:
                     terms[b].append(tf.matmul(e, parts[a], transpose_a=True))
-        gradient = tf.concat([tf.add_n(of_part) for of_part in terms], axis=0)
+        gradient = tf.concat([*map(tf.add_n, terms)], axis=0)
         return gradient[0, 0], gradient
 
     z = tf.constant(rows)
@@ -243,10 +241,10 @@ def oracle_gradient(z: np.ndarray, y: np.ndarray, tau: float) -> np.ndarray:
     """[batch, views, dim] float64 gradient of Eq. 2, scaled by tau, mean."""
     rows = z.reshape(-1, z.shape[2]).astype(np.float64)
     labels = np.repeat(y, z.shape[1])
-    others = ~np.eye(len(rows), dtype=bool)  # [M, M]
-    softmax = np.exp((rows @ rows.T - 1) / tau) * others
+    contrasts = ~np.eye(len(rows), dtype=bool)  # [M, M]
+    softmax = np.exp((rows @ rows.T - 1) / tau) * contrasts
     softmax /= softmax.sum(axis=1, keepdims=True)
-    positive = (labels[:, None] == labels) & others
+    positive = (labels[:, None] == labels) & contrasts
     count = positive.sum(axis=1, keepdims=True)
     # An anchor without positives has loss 0, so gradient 0.
     by_logits = (count > 0) * softmax - positive / np.maximum(count, 1)

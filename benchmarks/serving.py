@@ -69,8 +69,6 @@ class ServingBench(harness.Bench):
     """Per request."""
     concurrency: tuple[int, ...] = (1, 4)
     """Clients at once."""
-    rounds: int = settings.setting(3, at_least=1)
-    """Processes per job."""
     gallery_rows: int = settings.setting(10_000, at_least=1)
     """Rows that are searched."""
     seconds: float = settings.setting(5.0, at_least=0)
@@ -80,10 +78,10 @@ class ServingBench(harness.Bench):
 
     def prepare(self, folder: str) -> str:
         """Files, their views and the SavedModels."""
-        told = inputs.prepare(folder, self.data_dir, (IMAGE_SIZE,))
+        description = inputs.prepare(folder, self.data_dir, (IMAGE_SIZE,))
         job = self.shared() | {"folder": folder}
         harness.run_or_fail("serving.make_models", job)
-        return told
+        return description
 
 
 def make_models(job: measuring.Job) -> dict[str, object]:
@@ -157,8 +155,8 @@ def load(directory: str, threads: int) -> dict[str, Predict]:
     return {
         name: session.make_callable(
             # All outputs, as for a client that names none.
-            {key: to.name for key, to in signature.outputs.items()},
-            feed_list=[fed.name for fed in signature.inputs.values()],
+            {key: part.name for key, part in signature.outputs.items()},
+            feed_list=[part.name for part in signature.inputs.values()],
         )
         for name, signature in loaded.signature_def.items()
         if signature.inputs

@@ -100,24 +100,24 @@ def test_peers_are_measured_in_processes(run_benchmark):
 
 
 def test_ours_is_measured_in_chunks():
-    sizes = {"batch_sizes": (64, 256), "chunks": (1, 4), "chunk_size": 64}
-    bench = step.StepBench(architectures=("resnet18",), **sizes)
+    bench = step.StepBench(
+        architectures=("resnet18",), batch_sizes=(16, 64), chunk_size=16
+    )
     jobs = bench.jobs(["ours", "torch_nchw"])
     assert [(job["label"], job["chunks"], job["at_once"]) for job in jobs] == [
-        *(("ours", 1, 64), ("ours, 16 at once", 4, 16), ("torch_nchw", 1, 64)),
-        *(("ours", 1, 256), ("ours, 64 at once", 4, 64)),
-        ("torch_nchw", 1, 256),
+        *(("ours", 1, 16), ("torch_nchw", 1, 16)),
+        *(("ours", 1, 64), ("ours, 16 at once", 4, 16)),
+        ("torch_nchw", 1, 64),
     ]
     points = [
         {"job": jobs[0], "peak_mb": 2000.0},
-        {"job": jobs[1], "peak_mb": 900.0},
-        {"job": jobs[2], "error": "failed: gone"},
+        {"job": jobs[1], "error": "failed: gone"},
     ]
     # Memory grows with the images that pass the encoder at a time.
-    expected = [bench.expected_gb(job, points) for job in jobs[3:]]
+    expected = [bench.expected_gb(job, points) for job in jobs[2:]]
     assert expected == [8.0, 2.0, 0.0]
-    other = jobs[3] | {"architecture": "resnet50"}
-    assert bench.expected_gb(other, points) == 0.0
+    deeper = jobs[2] | {"architecture": "resnet50"}
+    assert bench.expected_gb(deeper, points) == 0.0
 
 
 def test_a_loss_that_is_not_finite_is_an_error(monkeypatch, local_process):
@@ -172,12 +172,12 @@ def test_the_training_step_is_measured(measure):
     told, written = measure(
         "step",
         **{"architectures": ("resnet18",), "implementations": ("ours",)},
-        **{"batch_sizes": (4,), "image_size": 8, "chunks": (2,)},
+        **{"batch_sizes": (4,), "image_size": 8, "chunk_size": 2},
         **{"rounds": 1, "steps": 1},
     )
-    (point,) = written["points"]
-    assert point["job"]["chunks"] == 2 and point["seconds"] > 0
-    assert point["parameters"] == PARAMETERS
+    whole, point = written["points"]
+    assert whole["job"]["chunks"] == 1 and point["job"]["chunks"] == 2
+    assert point["parameters"] == PARAMETERS and point["seconds"] > 0
     # Equal projections have tau * log 7 = 0.195; these have been trained.
     assert 0 <= point["loss"] < 0.195
     assert "batch_size 4 | ours, 2 at once | " in told
