@@ -21,8 +21,8 @@ def _public():
         value = getattr(supcon_tf, room)
         # Of a room its names, and a name itself. `settings` is a mechanism.
         is_room = hasattr(value, "__path__") and room != "settings"
-        named = vars(value) if is_room else {room: value}
-        for name, public in named.items():
+        names = vars(value) if is_room else {room: value}
+        for name, public in names.items():
             module = str(getattr(public, "__module__", ""))
             if name[0] != "_" and module.startswith("supcon_tf."):
                 yield name, public
@@ -90,8 +90,8 @@ def test_an_example_fits_the_package(name):
 def test_every_public_name_has_an_example():
     assert LONG <= EXAMPLES.keys()
     # Settings are shown by what takes them.
-    named = {name for name in PUBLIC if not name.endswith("Settings")}
-    assert sorted(named - EXAMPLES.keys()) == []
+    names = {name for name in PUBLIC if not name.endswith("Settings")}
+    assert sorted(names - EXAMPLES.keys()) == []
 
 
 def test_the_reference_shows_every_example():

@@ -83,17 +83,19 @@ def test_every_tool_and_preset_is_documented():
         assert any(f"benchmarks/{name}.py" in text for text in DOCS)
     for path in (ROOT / "flags").glob("*.flags"):
         if not path.stem.startswith("linear_"):
-            named = [f"flags/{path.name}" in text for text in [README, *DOCS]]
-            assert any(named), path.name
+            mentions = [
+                f"flags/{path.name}" in text for text in [README, *DOCS]
+            ]
+            assert any(mentions), path.name
 
 
 def test_every_flag_has_a_task():
     """In a page of docs/, README.md or a preset, beside its own help."""
     presets = [path.read_text() for path in (ROOT / "flags").rglob("*.flags")]
-    told = "\n".join([README, *DOCS, *presets])
+    flag_texts = "\n".join([README, *DOCS, *presets])
     for tool in TOOLS.values():
         for field in settings.shown_fields(tool):
-            assert re.search(rf"--(no)?{field.name}\b", told), field.name
+            assert re.search(rf"--(no)?{field.name}\b", flag_texts), field.name
 
 
 def test_documented_make_targets_exist():
@@ -168,10 +170,10 @@ def test_speeds_of_the_readme_are_those_of_one_machine():
     (ours, official, torch) = (
         [int(number.replace(",", "")) for number in cell] for cell in cells
     )
-    (told,) = re.findall(
+    (sentence,) = re.findall(
         rf"on {machine}, (google.*?)\. From", " ".join(README.split())
     )
-    assert told == (
+    assert sentence == (
         f"google-research's loss takes {official[0] / ours[0]:.1f} times as "
         f"long as ours and {official[1] / ours[1]:.0f} times the memory, "
         f"SupContrast's (PyTorch) {torch[0] / ours[0]:.1f} times as long"
@@ -219,9 +221,9 @@ def test_what_may_be_opened_is_tested_row_by_row():
     rows = [line for line in page.splitlines() if line.startswith("| ")][1:]
     assert len(rows) >= 17
     for row in rows:
-        named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", row)
-        assert named, row
-        for file, test in named:
+        mentions = re.findall(r"`([\w/]+\.py)::(test_\w+)`", row)
+        assert mentions, row
+        for file, test in mentions:
             assert f"\ndef {test}(" in (ROOT / "tests" / file).read_text()
 
 

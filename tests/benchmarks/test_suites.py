@@ -85,7 +85,7 @@ def test_the_oracle_is_the_gradient_of_the_loss(views, classes):
 def test_peers_are_measured_in_processes(run_benchmark):
     """As a user does; of peers that import no TensorFlow."""
     names = "sklearn_cosine", "sklearn_euclidean"
-    told, written = run_benchmark(
+    output, written = run_benchmark(
         "knn",
         *(f"--implementations={','.join(names)}", "--rounds=1"),
         *("--bank=90", "--queries=70", "--dim=6", "--k=5", "--device=gpu"),
@@ -96,7 +96,7 @@ def test_peers_are_measured_in_processes(run_benchmark):
     for point in written["points"]:
         assert point["seconds"] > 0 and point["peak_mb"] >= 0
         assert point["libraries"].keys() == {"sklearn"}
-    assert re.search(r"\| +bank 90 \| +sklearn_cosine \| +\d+\.\d+ \|", told)
+    assert re.search(r"\| +bank 90 \| +sklearn_cosine \| +\d+\.\d+ \|", output)
 
 
 def test_ours_is_measured_in_chunks():
@@ -169,7 +169,7 @@ def test_pytorch_trains(name, local_process):
 
 @pytest.mark.slow
 def test_the_training_step_is_measured(measure):
-    told, written = measure(
+    output, written = measure(
         "step",
         **{"architectures": ("resnet18",), "implementations": ("ours",)},
         **{"batch_sizes": (4,), "image_size": 8, "chunk_size": 2},
@@ -180,7 +180,7 @@ def test_the_training_step_is_measured(measure):
     assert point["parameters"] == PARAMETERS and point["seconds"] > 0
     # Equal projections have tau * log 7 = 0.195; these have been trained.
     assert 0 <= point["loss"] < 0.195
-    assert "batch_size 4 | ours, 2 at once | " in told
+    assert "batch_size 4 | ours, 2 at once | " in output
 
 
 def test_the_check_sees_another_neighbour_and_another_number():
@@ -244,7 +244,7 @@ def test_a_small_model_from_files_to_the_table(monkeypatch, measure):
 
 
 def test_clients_send_at_the_same_time_and_wait_for_answers(monkeypatch):
-    clock, taken = Clock(), []
+    clock, requests = Clock(), []
     monkeypatch.setattr(serving, "time", clock)
 
     def pass_time():
@@ -253,13 +253,13 @@ def test_clients_send_at_the_same_time_and_wait_for_answers(monkeypatch):
     together = threading.Barrier(2, pass_time, timeout=600)
 
     def predict(request):
-        taken.append(request)
+        requests.append(request)
         together.wait()  # Passes two at a time.
 
     latencies, duration = serving.send(predict, [*range(8)], 2, 0.0)
     assert latencies == [1 / 64] * 6 and duration == 3 / 64
     # Each begins with another request.
-    assert sorted(taken) == [0, 1, 1, 2, 2, 3]
+    assert sorted(requests) == [0, 1, 1, 2, 2, 3]
     sent = serving.send(lambda request: pass_time(), [0], 1, 0.125)
     assert sent == ([1 / 64] * 8, 0.125)
     with pytest.raises(ZeroDivisionError):

@@ -25,18 +25,18 @@ def parse(settings_class, *arguments):
 
 @pytest.mark.parametrize("settings_class", PROGRAMS.values())
 def test_flags_have_the_dataclass_defaults_and_a_help_text(settings_class):
-    named = {}
+    values = {}
     if re.search("transfer|import|index|finetune.py", settings_class.__doc__):
-        named = {"data_dir": "y"}  # to another data set, which must be named
+        values = {"data_dir": "y"}  # to another data set, which must be named
     if "checkpoint" in settings_class.__dataclass_fields__:
-        named["checkpoint"] = "c"
+        values["checkpoint"] = "c"
     if "model" in settings_class.__dataclass_fields__:
-        named |= {"train_file": "t.tsv", "model": "m"}
-    arguments = [f"--{name}={value}" for name, value in named.items()]
+        values |= {"train_file": "t.tsv", "model": "m"}
+    arguments = [f"--{name}={value}" for name, value in values.items()]
     if settings_class is config.SearchSettings:
-        named, arguments = {"images": ("a.png",)}, ["--images=a.png"]
+        values, arguments = {"images": ("a.png",)}, ["--images=a.png"]
     parsed = parse(settings_class, "--run_dir=x", *arguments)
-    assert parsed == settings_class("x", **named)
+    assert parsed == settings_class("x", **values)
     for field in dataclasses.fields(settings_class):
         text = field.metadata["help"]
         assert text.endswith(".") and "\n" not in text, field.name
@@ -57,13 +57,13 @@ def test_flagfile_round_trip(tmp_path):
     )
     path = tmp_path / "settings.flags"
     path.write_text(settings.to_flagfile(pretraining))
-    again = settings.from_flagfile(config.PretrainSettings, path)
+    read_settings = settings.from_flagfile(config.PretrainSettings, path)
     # --overwrite is a word to one command, not part of the run.
-    assert again == dataclasses.replace(pretraining, overwrite=False)
+    assert read_settings == dataclasses.replace(pretraining, overwrite=False)
     changed = settings.from_flagfile(
         config.PretrainSettings, path, "--temperature=0.5"
     )
-    assert changed == dataclasses.replace(again, temperature=0.5)
+    assert changed == dataclasses.replace(read_settings, temperature=0.5)
     default = config.PretrainSettings("x")
     path.write_text(settings.to_flagfile(default))
     assert settings.from_flagfile(config.PretrainSettings, path) == default
@@ -219,8 +219,10 @@ def test_a_tilde_of_a_path_is_expanded(tmp_path, monkeypatch):
     )
     expected = f"{tmp_path}/run", f"{tmp_path}/images"
     assert (pretraining.run_dir, pretraining.data_dir) == expected
-    again = parse(config.PretrainSettings, "--flagfile=~/settings.flags")
-    assert again == pretraining
+    read_settings = parse(
+        config.PretrainSettings, "--flagfile=~/settings.flags"
+    )
+    assert read_settings == pretraining
     report = config.ReportSettings("x", runs=("~/a", "b"))
     assert report.runs == (f"{tmp_path}/a", "b")
     with pytest.raises(
@@ -324,9 +326,9 @@ def test_presets_parse_and_say_where_they_come_from(path, monkeypatch):
     monkeypatch.chdir(ROOT)  # where a preset that includes one looks for it
     header = path.read_text().split("\n--")[0]
     tool, options = re.search(r"python (tools/\S+) (.*)", header).groups()
-    first, *others = options.split()
+    first, *flags = options.split()
     assert first == f"--flagfile=flags/{path.name}"
-    settings.from_flagfile(PROGRAMS[tool], path, *others)
+    settings.from_flagfile(PROGRAMS[tool], path, *flags)
     assert "Cost" in header or "seconds" in header
 
 
@@ -413,10 +415,10 @@ def test_positives_follow_the_labels(tmp_path):
     ):
         pretraining = config.PretrainSettings("x", **options)
         path.write_text(settings.to_flagfile(pretraining))
-        again = settings.from_flagfile(
+        read_settings = settings.from_flagfile(
             config.PretrainSettings, path, "--positives=any"
         )
-        assert again == pretraining
+        assert read_settings == pretraining
     texts = config.FinetuneTextSettings(
         "x", model="m", train_file="t.tsv", positives="any"
     )

@@ -94,7 +94,7 @@ SEVERAL = {"dark": "dark|not bright", "mid": "not bright", "bright": ""}
 
 
 @pytest.fixture(scope="module")
-def listed(image_folder, tmp_path_factory):
+def several_labels(image_folder, tmp_path_factory):
     """The image folder, with two labels, one or none for its images."""
     rows = ["path,labels,split"]
     for path in sorted(image_folder.rglob("*.*g")):
@@ -106,13 +106,13 @@ def listed(image_folder, tmp_path_factory):
 
 
 def test_several_labels_from_the_list_to_the_export(
-    tiny_settings, listed, finished_run
+    tiny_settings, several_labels, finished_run
 ):
     """Each label by itself, and the export answers as evaluation did."""
     beginning = {"init_from": str(finished_run.path), "epochs": 1}
     run = training.pretrain(
         tiny_settings(
-            **listed,
+            **several_labels,
             **beginning,
             positives="jaccard",
             objective="supcon+ce",
@@ -166,10 +166,12 @@ def test_several_labels_from_the_list_to_the_export(
 
 
 @pytest.mark.slow
-def test_cross_entropy_of_several_labels_on_a_part(tiny_settings, listed):
+def test_cross_entropy_of_several_labels_on_a_part(
+    tiny_settings, several_labels
+):
     run = training.pretrain(
         tiny_settings(
-            **listed,
+            **several_labels,
             objective="ce",
             learning_rate=0.3,
             epochs=24,
@@ -188,10 +190,10 @@ def test_cross_entropy_of_several_labels_on_a_part(tiny_settings, listed):
 
 
 @pytest.mark.slow
-def test_several_labels_of_another_set(finished_run, listed):
+def test_several_labels_of_another_set(finished_run, several_labels):
     """Both ways to transfer, chosen by average precision."""
     settings = config.TransferSettings(
-        str(finished_run.path), **listed, name="listed", l2_values=4
+        str(finished_run.path), **several_labels, name="listed", l2_values=4
     )
     measured = evaluation.transfer_encoder(settings)
     assert measured["select_by"] == "map"
@@ -233,9 +235,9 @@ def test_several_labels_of_another_set(finished_run, listed):
     ],
 )
 def test_what_needs_one_label_is_refused(
-    tiny_settings, listed, options, message
+    tiny_settings, several_labels, options, message
 ):
-    settings = tiny_settings(**listed)
+    settings = tiny_settings(**several_labels)
     with pytest.raises(ValueError, match=message):
         training.pretrain(dataclasses.replace(settings, **options))
     assert not tf.io.gfile.exists(settings.run_dir)

@@ -80,11 +80,11 @@ def test_a_run_is_used(odd):
     assert clients.predict(predict_settings) == 0
     rows = [json.loads(line) for line in answers.read_text().splitlines()]
     assert len(rows) == 21
-    right = [
+    hits = [
         row["predicted_class"] == pathlib.Path(row["path"]).parent.name
         for row in rows
     ]
-    assert sum(right) / 21 == run.evaluated().evaluation()["linear"]["top_1"]
+    assert sum(hits) / 21 == run.evaluated().evaluation()["linear"]["top_1"]
     results = conversion.convert(
         config.ConvertSettings(path, formats=("tflite_float32",))
     )
@@ -220,8 +220,8 @@ def test_a_tilde_is_the_home_in_every_tool(home, tiny_settings):
     assert (home / "made" / "tfrecords.json").exists()
     for flag in ("run_dir", "data_dir"):
         flags = {"run_dir": "~/new", "data_dir": "~/photos", flag: "~nobody9/x"}
-        said = run("pretrain", *(f"--{k}={v}" for k, v in flags.items()))
-        assert said == (
+        error_line = run("pretrain", *(f"--{k}={v}" for k, v in flags.items()))
+        assert error_line == (
             f"error: --{flag} must be of a user that there is, where it begins "
             "with ~, got ~nobody9/x"
         )
@@ -268,8 +268,8 @@ def test_a_tilde_is_the_home_in_python(home):
     ids=["long", "lines", "bytes"],
 )
 def test_what_cannot_be_a_run_is_one_line_at_once(home, name):
-    said = run("pretrain", "--data_dir=~/photos", f"--run_dir=~/{name}")
-    assert said.startswith("error: --run_dir must be ")
+    error_line = run("pretrain", "--data_dir=~/photos", f"--run_dir=~/{name}")
+    assert error_line.startswith("error: --run_dir must be ")
     assert {path.name for path in home.iterdir()} == {"photos"}
 
 

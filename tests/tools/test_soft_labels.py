@@ -73,8 +73,8 @@ def test_the_first_batch_has_the_loss_of_its_soft_labels(
         )
     )
     kind = positives or "soft"
-    said = f", {mixing} of images and labels, {kind} positives; chance level"
-    assert said in capsys.readouterr().out
+    line = f", {mixing} of images and labels, {kind} positives; chance level"
+    assert line in capsys.readouterr().out
     soft, z, logits = first_outputs(run.recorded(config.PretrainSettings))
     assert ((soft > 0).sum(axis=1) == 2).sum() >= 3  # of two classes
     expected = np.mean(
@@ -112,8 +112,8 @@ def test_supcon_learns_from_mixed_images(tiny_settings, mixing, objective):
     assert 1 / 3 < figures[-1]["classifier_accuracy"] < 1
     restored = runs.Run.open(run.path).classifier("pretrained")
     assert restored.kernel.shape[1] == 3
-    again = run.recorded(config.PretrainSettings)
-    assert (again.mixing, again.positives) == (mixing, None)
+    recorded = run.recorded(config.PretrainSettings)
+    assert (recorded.mixing, recorded.positives) == (mixing, None)
 
 
 @pytest.mark.slow

@@ -60,13 +60,13 @@ def supcon(*arguments):
 
 
 def test_the_console_script_has_the_tools_as_commands():
-    listed = supcon().stdout
+    list_text = supcon().stdout
     for path in (ROOT / "tools").glob("*.py"):
         if path.stem != "checkout":
-            assert f"\n  {path.stem} " in listed
-    told = supcon("evaluate", "--help").stdout
-    assert "\n  supcon evaluate --run_dir=" in told
-    assert "--knn_neighbors" in told
+            assert f"\n  {path.stem} " in list_text
+    help_text = supcon("evaluate", "--help").stdout
+    assert "\n  supcon evaluate --run_dir=" in help_text
+    assert "--knn_neighbors" in help_text
     wrong = supcon("evaluate", "--run_dir=/none", "stray")
     assert wrong.stderr == "error: arguments must be flags, got stray\n"
     unknown = supcon("train")
@@ -145,12 +145,12 @@ def test_table_and_predictions_are_the_evaluation(command_line_run):
     ):
         assert re.search(rf"{title} +{value:.4f}\n", table + "\n")
     rows = list(csv.DictReader(io.StringIO(outputs["predict"].stdout)))
-    right = [
+    hits = [
         row["predicted_class"] == pathlib.Path(row["path"]).parent.name
         for row in rows
     ]
     assert len(rows) == 21
-    assert sum(right) / 21 == pytest.approx(results["linear"]["top_1"])
+    assert sum(hits) / 21 == pytest.approx(results["linear"]["top_1"])
 
 
 @pytest.mark.slow

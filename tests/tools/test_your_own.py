@@ -4,11 +4,13 @@ import json
 import re
 import shlex
 import shutil
+import types
 
 import numpy as np
 import pytest
 
 from supcon_tf import config, data, run_files
+from supcon_tf.evaluation import by_functions
 from supcon_tf.host import trust
 from supcon_tf.training import builders, input_pipeline, runs
 from tests import forks, processes
@@ -106,8 +108,8 @@ def test_a_data_set(folder):
     assert "mine:shapes: 48 train images of 3 classes" in process.stdout
     unnamed = EVALUATE.replace("--dataset=mine:shapes", "")
     assert "--dataset must name mine:shapes again" in refused(folder, unnamed)
-    other = EVALUATE.replace("mine:shapes", "mine:gray")
-    assert "be that of runs/shapes, mine:shapes, got" in refused(folder, other)
+    gray = EVALUATE.replace("mine:shapes", "mine:gray")
+    assert "be that of runs/shapes, mine:shapes, got" in refused(folder, gray)
     # The commands of a report name what they need.
     *_, evaluate, export = run.commands("linear")
     assert "--dataset=mine:shapes" in evaluate and "mine:" in export
@@ -124,8 +126,8 @@ def test_an_augmentation(working_dir):
     resume = "--resume", "--run_dir=runs/again"
     # Of the run's own flagfile alone nothing is imported, of one's own it is.
     command = "tools/pretrain.py --flagfile=runs/again/settings.flags"
-    named = "--dataset=mine:shapes", "--objective=mine:neighbours"
-    line = refused(working_dir, command, *resume, *named)
+    functions = "--dataset=mine:shapes", "--objective=mine:neighbours"
+    line = refused(working_dir, command, *resume, *functions)
     assert "--augmentation must name mine:darker again" in line
     shutil.copy("runs/again/settings.flags", "mine.flags")
     command = "tools/pretrain.py --flagfile=mine.flags"
@@ -172,27 +174,30 @@ def test_a_measure(folder):
     page = (folder / "runs/page/report.html").read_text()
     row = re.search(r"class_gap(?:<[^>]*>|\s)+([\d.]+)", page)
     assert row[1] == f"{measured['class_gap']:.3f}"
+    wrong = EVALUATE.replace("mine:gap", "mine:words")
+    assert "--measures mine:words must return a dict" in refused(folder, wrong)
+    again = json.loads(stage.evaluation_file.read_text())["measures"]
+    assert again == measured
 
 
-@pytest.mark.slow(but=["words"])
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("names", "message"),
     [
         ("words", "mine:words must return a dict of finite numbers by names "),
         ("dotted", "mine:dotted must return a dict of finite numbers by name"),
         ("nan", "mine:nan must return a dict of finite numbers by names with"),
-        ("gap,mine:gap", "must return other names than those before it, got c"),
-        ("gone", "--measures must be package.module:function that can be impo"),
-        ("neighbours", "must be a function of (representations, labels)"),
+        ("gap gap", "must return other names than those before it, got class"),
+        ("gone", "must be package.module:function that can be imported, got "),
+        ("neighbours", "must be a function of .representations, labels., got"),
     ],
-    ids=["words", "dotted", "nan", "twice", "gone", "neighbours"],
 )
-def test_a_wrong_measure_is_one_line(name, message, folder):
-    stage = run_files.RunDirectory(folder / "runs/shapes/linear")
-    evaluation = stage.evaluation_file.read_bytes()
-    command = EVALUATE.replace("mine:gap", f"mine:{name}")
-    assert message in refused(folder, command)
-    assert stage.evaluation_file.read_bytes() == evaluation
+def test_a_wrong_measure_is_named(names, message, working_dir):
+    test = types.SimpleNamespace(
+        representations=np.eye(6, dtype=np.float32), labels=np.arange(6) % 2
+    )
+    functions = [f"mine:{name}" for name in names.split()]
+    with pytest.raises(ValueError, match=f"`measures` .*{message}"):
+        by_functions.measure(functions, test)
 
 
 WRONG = (
