@@ -19,6 +19,12 @@ BESIDE = {  # how a classifier learns, and what is said of it
 }
 
 
+@pytest.fixture(autouse=True)
+def traced_again():
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
 def small_network():
     """What is quick to trace."""
     layers = keras.layers
@@ -58,6 +64,7 @@ def test_the_first_batch_has_the_loss_of_its_soft_labels(
     tiny_settings, capsys, mixing, objective, positives
 ):
     """That of NumPy's loops, of the very views; 12 images make a step."""
+    tf.config.run_functions_eagerly(True)  # nothing to trace for one step
     run = training.pretrain(
         tiny_settings(
             **BESIDE[objective],
