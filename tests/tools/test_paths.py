@@ -184,6 +184,7 @@ def home(image_folder, tmp_path, monkeypatch):
     home, cwd = tmp_path / "home", tmp_path / "here"
     shutil.copytree(image_folder, home / "photos")
     cwd.mkdir()
+    forks.run("")  # the server of forks writes into the home that it begins in
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.chdir(cwd)
     yield home
