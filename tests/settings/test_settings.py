@@ -250,7 +250,6 @@ def test_a_path_is_a_line_of_utf_8(path):
 BROKEN = [
     ({"run_dir": ""}, "--run_dir must be given"),
     ({"temperature": 0.0}, "--temperature must be above 0, got 0.0"),
-    ({"batch_size": 0}, "--batch_size must be at least 1, got 0"),
     ({"num_views": "8"}, "--num_views must be int, got '8'"),
     ({"num_views": True}, "--num_views must be int, got True"),
     ({"batch_size": 1}, "--batch_size must be at least 2 with --objective"),
@@ -259,7 +258,6 @@ BROKEN = [
     ({"warp_probability": 1.5}, "must be at most 1, got 1.5"),
     ({"formulation": "mean"}, "--formulation must be one of out, in, got"),
     ({"crop_area": (0.5,)}, "--crop_area must be empty or two numbers"),
-    ({"crop_area": (0.9, 0.5)}, "low <= high <= 1, got 0.9,0.5"),
     ({"epochs": 5, "warmup_epochs": 10}, "at most --epochs, got 10 and 5"),
     ({"batch_size": 10, "images_per_class": 3}, "must divide .*, got 3 and 10"),
     ({"keep_every": 15}, "--keep_every must be a multiple .*, got 15 and 10"),
@@ -270,13 +268,8 @@ BROKEN = [
     ({"num_views": 4, "positives_cap": 2}, "--positives_cap .* at least 3"),
     ({"image_mean": (0.5,)}, "--image_mean must be three numbers"),
     ({"image_mean": (*"rgb",)}, r"must be tuple\[float, ...\], got \('r', 'g"),
-    ({"objective": "moco"}, "--objective must be one of supcon, simclr, n"),
     ({"objective": "simclr", "num_views": 1}, "--num_views must be at least 2"),
-    ({"objective": "triplet", "positives_cap": 3}, "left out .*: only supcon"),
-    ({"objective": "ce", "formulation": "in"}, "left out with --objective=ce"),
-    ({"paco_alpha": 0.5}, "--paco_alpha must be left out with --"),
     ({"label_smoothing": 0.1}, "left out with --objective=supcon: only ce can"),
-    ({"objective": "ce", "label_smoothing": 1.0}, "at most 0.9999, got 1.0"),
     ({"objective": "npairs", "paco_alpha": 5.0}, "npairs: only paco, paco.ce"),
     ({"data_service": "grpc://h:1", "auto_shard": "file"}, "must be element"),
     ({"objective": "bcl", "mixing": "mixup"}, "only supcon, ce, supcon.ce can"),
@@ -286,16 +279,8 @@ BROKEN = [
         "--positives must be soft or cosine with --mixing=cutmix, got any",
     ),
     (
-        {"objective": "ce", "mixing": "mixup", "positives": "cosine"},
-        "--positives must be left out with --objective=ce",
-    ),
-    (
         {"mixing": "mixup", "hierarchy": "names"},
         "--hierarchy must be left out with --mixing=mixup, got names",
-    ),
-    (
-        {"mixing": "mixup", "queue_size": 64},
-        "--queue_size must be left out with --mixing=mixup, got 64",
     ),
     ({"mixing": "mixup", "multi_label": True}, "--mixing must be left out for"),
 ]

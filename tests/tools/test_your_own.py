@@ -203,16 +203,13 @@ def test_a_wrong_measure_is_named(names, message, working_dir):
 WRONG = (
     ("dataset", "arrays", "mine:arrays must return a data.Source, as data.fr"),
     ("dataset", "gray", "--channels must be those of mine:gray, 1, got 3"),
-    ("dataset", "neighbours", "must be a function of (split, data_dir), got"),
     ("dataset", "number", "(split, data_dir), got <class 'int'>"),
     ("augmentation", "as_floats", "shape and dtype that it takes, ("),
-    ("augmentation", "gone", "mine:gone: module 'mine' has no attribute 'go"),
     ("objective", "nothing", "must return a keras.losses.Loss, got <class '"),
     ("objective", "gone+ce", "imported, got mine:gone+ce: module 'mine' has"),
 )
 
 
-@pytest.mark.slow(but=["gray", "number", "as_floats", "nothing"])
 @pytest.mark.parametrize(
     ("flag", "function", "words"), WRONG, ids=[row[1] for row in WRONG]
 )
