@@ -117,8 +117,8 @@ def _requirements(
                 yield requirement, importlib.metadata.version(requirement.name)
             except importlib.metadata.PackageNotFoundError:
                 yield requirement, None
-        for other in sorted(requirement.extras) if extra else ():
-            yield from _requirements(requirement.name, other)
+        for nested_extra in sorted(requirement.extras) if extra else ():
+            yield from _requirements(requirement.name, nested_extra)
 
 
 def _remedy(requirement: requirements.Requirement, version: str | None) -> str:
