@@ -3,13 +3,15 @@
 
 # The reference platform first, then the newest.
 MINORS := 11 10 12 13
-PYTHONS := $(shell for minor in $(MINORS); do \
+PYTHONS = $(shell for minor in $(MINORS); do \
 	for python in python3.$$minor python3 python \
 	$(HOME)/.pyenv/versions/3.$$minor.*/bin/python; do \
 	$$python -c "import sys, venv, ensurepip; \
 	sys.exit(sys.version_info[:2] != (3, $$minor))" 2>/dev/null \
 	&& echo $$python && break; done; done)
-PYTHON ?= $(firstword $(PYTHONS))
+ifeq ($(origin PYTHON),undefined)
+PYTHON := $(firstword $(PYTHONS))
+endif
 VERSION := $(if $(PYTHON),$(shell $(PYTHON) -V | cut -c8-11))
 LOCK := requirements$(if $(filter 3.10 3.11,$(VERSION)),,-newest).txt
 

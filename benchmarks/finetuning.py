@@ -37,9 +37,9 @@ def _columns(key: str, title: str) -> tuple[results.Column, results.Column]:
     def deviation(values: list[float]) -> float:
         return statistics.stdev(values) if len(values) > 1 else 0.0
 
-    drawn = key == "top_1"
+    plotted = key == "top_1"
     return (
-        results.Column(title, value, ".3f", statistics.mean, drawn),
+        results.Column(title, value, ".3f", statistics.mean, plotted),
         results.Column(f"± {title}", value, ".3f", deviation),
     )
 
@@ -59,19 +59,15 @@ class FinetuningBench(harness.Bench):
     LOGARITHMIC = False
     DETERMINISTIC = True
 
-    run_dir: str = harness.run_dir("bench_finetuning")
-    data_dir: str | None = settings.setting(
-        None, "Images in train/<class>/, test/<class>/ or <class>/.", path=True
-    )
-    architecture: str = settings.setting(
-        "keras:MobileNetV2", "Of the pretrained network."
-    )
-    weights_path: str | None = settings.setting(
-        None, "File of its weights.", path=True
-    )
+    run_dir: str = "runs/bench_finetuning"
+    data_dir: str | None = settings.setting(None, path=True)
+    """Images in train/<class>/, test/<class>/ or <class>/."""
+    architecture: str = "keras:MobileNetV2"
+    """Of the pretrained network."""
+    weights_path: str | None = settings.setting(None, path=True)
+    """File of its weights."""
     sizes: tuple[str, ...] = settings.setting(
         ("20", "100", "500", _LONG_TAIL),
-        "Training images per class; long_tail: from 500 to 10; all.",
         must=(
             "be numbers, long_tail or all, got {}",
             lambda sizes: all(
@@ -80,11 +76,14 @@ class FinetuningBench(harness.Bench):
             ),
         ),
     )
-    draws: int = settings.setting(5, "Draws of each.", at_least=1)
-    test_images: int | None = settings.setting(
-        None, "Test images per class, drawn once; default: all.", at_least=1
-    )
-    image_size: int = settings.setting(64, "Side in pixels.", at_least=32)
+    """Training images per class; long_tail: from 500 to 10; all."""
+    rounds: int = 1
+    draws: int = settings.setting(5, at_least=1)
+    """Draws of each."""
+    test_images: int | None = settings.setting(None, at_least=1)
+    """Test images per class, drawn once; default: all."""
+    image_size: int = settings.setting(64, at_least=32)
+    """Side in pixels."""
 
     def cases_of(self, points: list[dict]) -> dict[str, results.Case]:
         """The draws as rounds; rows of a training are rows of the table."""
@@ -105,21 +104,21 @@ def measure(job: measuring.Job) -> dict[str, object]:
     from supcon_tf import config, finetuning
     from supcon_tf.finetuning import candidates
 
-    name, chosen, judged = job.implementation, {}, []
+    name, selections, tried = job.implementation, {}, []
 
     def choose(
         frozen: candidates.Candidate, tuned: list[candidates.Candidate]
     ) -> candidates.Candidate:
-        judged[:] = [frozen, *tuned]
-        kept = candidates.choose(frozen, tuned)
-        plain = [x for x in tuned if not x.is_mean]
-        chosen["frozen"] = frozen
-        chosen[name] = candidates.best(plain)
-        chosen[f"{name}, means"] = candidates.best(tuned)
-        chosen[f"{name}, kept"] = kept
-        return kept
+        tried[:] = [frozen, *tuned]
+        selection = candidates.choose(frozen, tuned)
+        plain = [candidate for candidate in tuned if not candidate.is_mean]
+        selections["frozen"] = frozen
+        selections[name] = candidates.best(plain)
+        selections[f"{name}, means"] = candidates.best(tuned)
+        selections[f"{name}, kept"] = selection
+        return selection
 
-    own = config.FinetuneSettings(
+    finetuning_settings = config.FinetuneSettings(
         f"{job.folder}/run",
         overwrite=True,
         dataset="folder",
@@ -134,24 +133,26 @@ def measure(job: measuring.Job) -> dict[str, object]:
         **_part(job.images),
     )
     start = time.perf_counter()
-    finetuning.finetune_images(own, choose)
+    finetuning.finetune_images(finetuning_settings, choose)
     minutes = (time.perf_counter() - start) / 60
-    measured, errors = _measured(own, judged, chosen, job.test_images)
-    of_candidates = []
-    for candidate in judged:
-        gain, error = candidates.gain(judged[0], candidate)
+    measured, errors = _measured(
+        finetuning_settings, tried, selections, job.test_images
+    )
+    candidate_rows = []
+    for candidate in tried:
+        gain, error = candidates.gain(tried[0], candidate)
         gains = {"validation_gain": gain, "standard_error": error}
         row = {"name": candidate.name} | gains | measured[candidate.name]
-        of_candidates.append(row)
+        candidate_rows.append(row)
     rows = {
         row: measured[candidate.name]
         | {"chosen": candidate.name}
         | {"corruption_error": errors[candidate.name]}
         | ({} if row == "frozen" else {"minutes": minutes})
-        for row, candidate in chosen.items()
+        for row, candidate in selections.items()
     }
     top_1 = rows[f"{name}, kept"]["top_1"]
-    return {"rows": rows, "candidates": of_candidates, "top_1": top_1}
+    return {"rows": rows, "candidates": candidate_rows, "top_1": top_1}
 
 
 def _part(images: str) -> dict[str, object]:
@@ -168,62 +169,66 @@ def _part(images: str) -> dict[str, object]:
 
 
 def _measured(
-    own: object,
-    judged: list[object],
-    chosen: dict[str, object],
+    finetuning_settings: object,
+    tried: list[object],
+    selections: dict[str, object],
     test_images: int | None,
 ) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
-    """Test figures of candidates by name; corruption errors of the chosen."""
+    """Test figures of candidates by name; corruption errors of selections."""
     from supcon_tf import config, data, measures, training
     from supcon_tf.data import subsets
     from supcon_tf.finetuning import candidates
     from supcon_tf.robustness import robustness
     from supcon_tf.training import representations
 
-    run = training.Run.open(own.run_dir, architecture=own.architecture)
+    run = training.Run.open(
+        finetuning_settings.run_dir,
+        architecture=finetuning_settings.architecture,
+    )
     images, test = run.source("train"), run.source("test")
     if test_images:
         labels = subsets.labels_of(test)
-        drawn = subsets.draw_per_class(labels, test_images, seed=0)
-        test = subsets.subset(test, drawn)
+        rows = subsets.draw_per_class(labels, test_images, seed=0)
+        test = subsets.subset(test, rows)
     represent = representations.representer(run.encoder, 64, run.image_size)
     judge = candidates.Judge(run.encoder, represent, images, test)
     fitted = {}
-    for candidate in judged:
+    for candidate in tried:
         run.encoder.set_weights(candidate.weights)
         fitted[candidate.name] = judge.fit(candidate.l2, images)
 
     def classify(
-        part: data.Source, of: list[candidates.Candidate]
+        part: data.Source, classifiers: list[candidates.Candidate]
     ) -> dict[str, measures.Predictions]:
-        found = {}
-        for candidate in of:
+        predictions = {}
+        for candidate in classifiers:
             run.encoder.set_weights(candidate.weights)
             rows, labels = represent(part)
             probabilities = _softmax(rows, *fitted[candidate.name])
-            of_all = measures.Predictions.of(probabilities, labels)
-            found[candidate.name] = of_all
-        return found
+            predictions[candidate.name] = measures.Predictions.of(
+                probabilities, labels
+            )
+        return predictions
 
     corrupted = config.EvaluateSettings(
-        own.run_dir,
+        str(run.path),
         corruptions="generated",
         corruption_severities=(_SEVERITY,),
         corruption_images=min(_CORRUPTED, run.source("test").num_examples),
     )
-    unique = [*{x.name: x for x in chosen.values()}.values()]
+    unique = {selection.name: selection for selection in selections.values()}
     scores = robustness.Robustness(corrupted, run).measure(
-        lambda part: classify(part, unique)
+        lambda part: classify(part, [*unique.values()])
     )
     key = "mean_corruption_error_unnormalized"
-    errors = {x.name: scores[x.name][key] for x in unique}
+    errors = {name: scores[name][key] for name in unique}
     measured = {
         name: {
-            "top_1": found.top_k(1),
-            "ece": found.calibration_error(15),
-            "nll": float(-np.log(found.likelihood).mean()),
+            "top_1": predictions.top_k(1),
+            "ece": predictions.calibration_error(15),
+            "nll": float(-np.log(predictions.likelihood).mean()),
         }
-        for name, found in classify(test, judged).items()
+        for name, predictions in classify(test, tried).items()
     }
     return measured, errors
 

@@ -44,21 +44,26 @@ class GalleryBench(harness.Bench):
         results.Column("disk MB", lambda p: p["disk_mb"], ".0f"),
         _seconds("write", "write"),
         _seconds("open", "open"),
-        results.Column("1 query s", lambda p: p["seconds"], ".3f", drawn=True),
+        results.Column(
+            "1 query s", lambda p: p["seconds"], ".3f", plotted=True
+        ),
         _seconds("all queries", "queries"),
         _seconds("add", "add"),
         results.Column("recall", lambda p: p.get("recall"), ".4f"),
     )
 
-    run_dir: str = harness.run_dir("bench_gallery")
-    rows: tuple[int, ...] = settings.setting(
-        (10_000, 100_000), "Rows of the gallery."
-    )
-    queries: int = settings.setting(1000, "Queries at once.", at_least=1)
-    dim: int = settings.setting(1280, "Size of a representation.", at_least=1)
-    k: int = settings.setting(5, "Neighbours of each query.", at_least=1)
-    rounds: int = settings.setting(1, "Processes per job.", at_least=1)
-    seed: int = settings.setting(0, "Seed of representations.", at_least=0)
+    run_dir: str = "runs/bench_gallery"
+    rows: tuple[int, ...] = (10_000, 100_000)
+    """Rows of the gallery."""
+    queries: int = settings.setting(1000, at_least=1)
+    """Queries at once."""
+    dim: int = settings.setting(1280, at_least=1)
+    """Size of a representation."""
+    k: int = settings.setting(5, at_least=1)
+    """Neighbours of each query."""
+    rounds: int = 1
+    seed: int = settings.setting(0, at_least=0)
+    """Seed of representations."""
 
 
 def measure(job: measuring.Job) -> dict[str, float]:

@@ -49,18 +49,14 @@ class Bench(settings.Settings):
     # A job gives the same numbers again: a finished file is gone on from, too.
     DETERMINISTIC: ClassVar[bool] = False
 
-    implementations: tuple[str, ...] = settings.setting(
-        ("all",), "See above; all: those installed or given.", common=True
-    )
-    threads: int = settings.setting(
-        0, "Threads of a process; 0 for all cores.", at_least=0, common=True
-    )
-    device: str = settings.setting(
-        "cpu",
-        "Where: on a GPU where there is one, or on the CPU.",
-        choices=("cpu", "gpu"),
-        common=True,
-    )
+    implementations: tuple[str, ...] = settings.setting(("all",), common=True)
+    """See above; all: those installed or given."""
+    threads: int = settings.setting(0, at_least=0, common=True)
+    """Threads of a process; 0 for all cores."""
+    rounds: int = settings.setting(3, at_least=1)
+    """Processes per job."""
+    device: str = settings.setting("cpu", choices=("cpu", "gpu"), common=True)
+    """Where: on a GPU where there is one, or on the CPU."""
 
     def _check(self) -> None:
         for name, value in dataclasses.asdict(self).items():
@@ -88,7 +84,7 @@ class Bench(settings.Settings):
         Where one is measured in several ways, each has another `label`.
         """
         axes = [getattr(self, name) for name in self.AXES.values()]
-        axes = [range(of) if isinstance(of, int) else of for of in axes]
+        axes = [range(n) if isinstance(n, int) else n for n in axes]
         return [
             dict(zip(self.AXES, values, strict=True)) | {"implementation": name}
             for *values, name in itertools.product(*axes, names)
@@ -178,12 +174,15 @@ def measure_all(bench: Bench) -> Point:
             if point:
                 earlier.remove(point)
             elif expected > getattr(bench, "max_memory_gb", math.inf):
-                told = f"skipped: about {expected:.3g} GB, see --max_memory_gb"
-                point = {"job": job, "error": told}
+                error = f"skipped: about {expected:.3g} GB, see --max_memory_gb"
+                point = {"job": job, "error": error}
             else:
-                of_job = job | {"folder": folder}
-                function = f"{bench.name}.measure"
-                point = {"job": job} | run(function, of_job, bench.device)
+                function, arguments = (
+                    f"{bench.name}.measure",
+                    {"folder": folder},
+                )
+                result = run(function, job | arguments, bench.device)
+                point = {"job": job} | result
             points.append(point)
             print(results.progress(bench, point), flush=True)
             results.write(bench, file, written, earlier)
@@ -220,11 +219,11 @@ def choose(bench: Bench) -> tuple[list[str], list[str]]:
 
 def list_jobs(bench: Bench, names: list[str]) -> list[Job]:
     """All measurements in their order: case by case, round by round."""
-    rounds, jobs = getattr(bench, "rounds", 1), []
-    for _, of_case in itertools.groupby(
+    jobs = []
+    for _, case_jobs in itertools.groupby(
         bench.jobs(names), lambda job: results.case_of(bench.AXES, job)
     ):
-        jobs += [bench.shared() | job for job in of_case] * rounds
+        jobs += [bench.shared() | job for job in case_jobs] * bench.rounds
     return jobs
 
 
@@ -232,7 +231,7 @@ def run(function: str, job: Job, device: str = "cpu") -> Point:
     """Runs a function ("loss.measure") in a fresh process; maybe an `error`."""
     program = pathlib.Path(__file__).with_name("measuring.py")
     hidden = {"CUDA_VISIBLE_DEVICES": "-1"} if device == "cpu" else {}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, str(program), function, json.dumps(job)],
         capture_output=True,
         text=True,
@@ -244,12 +243,12 @@ def run(function: str, job: Job, device: str = "cpu") -> Point:
             "TF_FORCE_GPU_ALLOW_GROWTH": "true",
         },
     )
-    if done.returncode == 0:
-        return json.loads(done.stdout.splitlines()[-1])
-    told = (done.stderr.strip().splitlines() or ["no message"])[-1]
-    if done.returncode < 0:
-        told = f"ended by {signal.Signals(-done.returncode).name}"
-    return {"error": f"failed: {told}"}
+    if process.returncode == 0:
+        return json.loads(process.stdout.splitlines()[-1])
+    reason = (process.stderr.strip().splitlines() or ["no message"])[-1]
+    if process.returncode < 0:
+        reason = f"ended by {signal.Signals(-process.returncode).name}"
+    return {"error": f"failed: {reason}"}
 
 
 def run_or_fail(function: str, job: Job) -> None:
@@ -267,8 +266,8 @@ def describe_machine(bench: Bench) -> Point:
     smi = shutil.which("nvidia-smi")
     if bench.device == "gpu" and smi:
         query = [smi, "--query-gpu=name", "--format=csv,noheader"]
-        told = subprocess.run(query, capture_output=True, text=True).stdout
-        processor = told.partition("\n")[0] or processor
+        names = subprocess.run(query, capture_output=True, text=True).stdout
+        processor = names.partition("\n")[0] or processor
     return {
         "processor": processor,
         "threads": bench.threads or cores.usable(),

@@ -29,7 +29,6 @@ import numpy as np
 from benchmarks import harness, input_peers, measuring, results
 from supcon_tf import exceptions, settings
 
-DATA_HELP = "Folder with JPEG files; default: scikit-learn's two photographs."
 _MOST_FILES = 512
 
 _POLICIES = (
@@ -64,31 +63,31 @@ class InputBench(harness.Bench):
     COLUMNS = (results.IMAGES, results.SPREAD)
     PEERS = ("ours",)
 
-    run_dir: str = harness.run_dir("bench_input")
-    sizes: tuple[int, ...] = settings.setting((32, 224), "Sides in pixels.")
+    run_dir: str = "runs/bench_input"
+    sizes: tuple[int, ...] = (32, 224)
+    """Sides in pixels."""
     policies: tuple[str, ...] = settings.setting(
-        ("autoaugment", "randaugment"),
-        "What augments; simclr is simaugment without the warp.",
-        choices=_POLICIES,
+        ("autoaugment", "randaugment"), choices=_POLICIES
     )
+    """What augments; simclr is simaugment without the warp."""
     inputs: tuple[str, ...] = settings.setting(
-        ("memory", "jpeg"),
-        "memory: the policy alone on images in memory; jpeg: reading and "
-        "decoding files, random crop, flip, policy; tfrecord: the same of "
-        "TFRecord files, ours alone.",
-        choices=("memory", "jpeg", "tfrecord"),
+        ("memory", "jpeg"), choices=("memory", "jpeg", "tfrecord")
     )
-    views: bool = settings.setting(False, "Also pairs of views, ours alone.")
-    data_dir: str | None = settings.setting(None, DATA_HELP, path=True)
-    batch_size: int = settings.setting(64, "Images per batch.", at_least=1)
-    rounds: int = settings.setting(3, "Processes per job.", at_least=1)
-    seconds: float = settings.setting(
-        5.0, "Seconds that are timed.", at_least=0
-    )
-    workers: int = settings.setting(
-        0, "Processes of the DataLoader; 0 for one per core.", at_least=0
-    )
-    seed: int = settings.setting(0, "Seed of our augmentation.", at_least=0)
+    """memory: the policy alone on images in memory; jpeg: reading and decoding
+    files, random crop, flip, policy; tfrecord: the same of TFRecord files, ours
+    alone."""
+    views: bool = False
+    """Also pairs of views, ours alone."""
+    data_dir: str | None = settings.setting(None, path=True)
+    """Folder with JPEG files; default: scikit-learn's two photographs."""
+    batch_size: int = settings.setting(64, at_least=1)
+    """Images per batch."""
+    seconds: float = settings.setting(5.0, at_least=0)
+    """Seconds that are timed."""
+    workers: int = settings.setting(0, at_least=0)
+    """Processes of the DataLoader; 0 for one per core."""
+    seed: int = settings.setting(0, at_least=0)
+    """Seed of our augmentation."""
 
     def jobs(self, names: list[str]) -> list[dict]:
         """Of who has the policy; and pairs of views, of ours in two ways."""
@@ -133,7 +132,7 @@ def prepare(
         )
     # Spread evenly over all of them.
     count = min(len(files), _MOST_FILES)
-    files = [files[at * len(files) // count] for at in range(count)]
+    files = [files[index * len(files) // count] for index in range(count)]
     # A folder of images has a test split.
     for split, least_of in (("train", max(_MOST_FILES, least)), ("test", 1)):
         directory = pathlib.Path(folder, split, "photographs")
@@ -156,7 +155,10 @@ def make_arrays(job: measuring.Job) -> dict[str, object]:
         decoded = (data.decode_image(tf.io.read_file(f)) for f in job.files)
         views = [augment.central_view(image, size) for image in decoded]
         np.save(f"{job.folder}/{size}.npy", views)
-    splits = {x: data.load("folder", x, job.folder) for x in ("train", "test")}
+    splits = {
+        name: data.load("folder", name, job.folder)
+        for name in ("train", "test")
+    }
     data.write_tfrecords(splits, f"{job.folder}/records")
     return {}
 
@@ -230,9 +232,10 @@ def make_ours(job: measuring.Job) -> Iterator[object]:
 
         def make_batch(step: tf.Tensor) -> tf.Tensor:
             within = tf.range(job.batch_size, dtype=tf.int64)
-            at = step * job.batch_size + within
-            seeds = augment.fold_in(augment.fold_in(run_seeds, step), at)
-            return policy(tf.gather(arrays, at % len(arrays)), seeds)
+            positions = step * job.batch_size + within
+            seeds = augment.fold_in(run_seeds, step)
+            seeds = augment.fold_in(seeds, positions)
+            return policy(tf.gather(arrays, positions % len(arrays)), seeds)
 
         steps = tf.data.Dataset.counter()
         batches = steps.map(make_batch, num_parallel_calls=tf.data.AUTOTUNE)
@@ -257,7 +260,10 @@ def make_ours(job: measuring.Job) -> Iterator[object]:
     if getattr(job, "label", "") == "twice":  # each with its own decode
         halves = [make_views(1, job.seed + half) for half in range(2)]
         pairs = tf.data.Dataset.zip(tuple(halves)).map(
-            lambda one, two: (tf.concat([one[0], two[0]], axis=1), one[1])
+            lambda left, right: (
+                tf.concat([left[0], right[0]], axis=1),
+                left[1],
+            )
         )
         batches = pairs.prefetch(tf.data.AUTOTUNE)
     else:

@@ -64,8 +64,10 @@ def make_tfm(job: measuring.Job, files: list[str]) -> Iterator[object]:
     return iter(
         sources.repeat()
         .map(
-            lambda of: distort(
-                tf.gather(arrays, of) if job.input == "memory" else read(of)
+            lambda source: distort(
+                tf.gather(arrays, source)
+                if job.input == "memory"
+                else read(source)
             ),
             num_parallel_calls=tf.data.AUTOTUNE,
         )
@@ -185,8 +187,8 @@ def load_in_workers(
         def __len__(self):
             return 2**31
 
-        def __getitem__(self, at):
-            image = augment(sources[at % len(sources)])
+        def __getitem__(self, index):
+            image = augment(sources[index % len(sources)])
             return torch.from_numpy(np.ascontiguousarray(image))
 
     loader = data.DataLoader(

@@ -43,7 +43,7 @@ class KnnBench(harness.Bench):
     }
     AXES = {"bank": "bank"}
     COLUMNS = (
-        results.Column("s", lambda p: p["seconds"], drawn=True),
+        results.Column("s", lambda p: p["seconds"], plotted=True),
         results.SPREAD,
         results.Column("prepare s", lambda p: p.get("prepare_seconds")),
         results.MEMORY,
@@ -51,15 +51,17 @@ class KnnBench(harness.Bench):
     )
     PEERS = ("ours",)
 
-    run_dir: str = harness.run_dir("bench_knn")
-    bank: tuple[int, ...] = settings.setting(
-        (50_000,), "Rows that are searched."
-    )
-    queries: int = settings.setting(10_000, "Rows of queries.", at_least=1)
-    dim: int = settings.setting(512, "Size of a representation.", at_least=1)
-    k: int = settings.setting(200, "Neighbours of each query.", at_least=1)
-    rounds: int = settings.setting(3, "Processes per job.", at_least=1)
-    seed: int = settings.setting(0, "Seed of representations.", at_least=0)
+    run_dir: str = "runs/bench_knn"
+    bank: tuple[int, ...] = (50_000,)
+    """Rows that are searched."""
+    queries: int = settings.setting(10_000, at_least=1)
+    """Rows of queries."""
+    dim: int = settings.setting(512, at_least=1)
+    """Size of a representation."""
+    k: int = settings.setting(200, at_least=1)
+    """Neighbours of each query."""
+    seed: int = settings.setting(0, at_least=0)
+    """Seed of representations."""
 
     def _check(self) -> None:
         if self.k > min(self.bank):
@@ -90,14 +92,14 @@ def make_representations(job: measuring.Job) -> tuple[np.ndarray, np.ndarray]:
     generator = np.random.default_rng(job.seed)
     centers = generator.standard_normal((_CLASSES, job.dim), np.float32)
 
-    def draw(rows: int) -> np.ndarray:
-        drawn = np.empty((rows, job.dim), np.float32)
+    def draw(count: int) -> np.ndarray:
+        rows = np.empty((count, job.dim), np.float32)
         # In small parts: what is freed here would hide what a search takes.
-        for part in np.array_split(drawn, -(-rows // 256)):
+        for part in np.array_split(rows, -(-count // 256)):
             generator.standard_normal(dtype=np.float32, out=part)
             part += centers[generator.integers(_CLASSES, size=len(part))]
             part /= np.linalg.norm(part, axis=1, keepdims=True)
-        return drawn
+        return rows
 
     return draw(job.bank), draw(job.queries)
 
@@ -169,8 +171,8 @@ def check(queries: np.ndarray, bank: np.ndarray, neighbors: tuple) -> float:
         ],
         axis=1,
     )
-    found = np.take_along_axis(exact, indices[checked], axis=1)
-    error = np.abs(similarities[checked] - found).max()
+    cosines = np.take_along_axis(exact, indices[checked], axis=1)
+    error = np.abs(similarities[checked] - cosines).max()
     if not error <= _TOLERANCE:  # nor NaN
         raise RuntimeError(f"a similarity is off by {error:.1e}")
     order = np.argsort(-exact, axis=1, kind="stable")[:, : indices.shape[1]]

@@ -15,6 +15,7 @@ defaults take about four hours; alone, on the digits, a few minutes:
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import hashlib
 import itertools
@@ -60,29 +61,28 @@ class LearningBench(harness.Bench):
     LOGARITHMIC = False
     DETERMINISTIC = True
 
-    run_dir: str = harness.run_dir("bench_learning")
-    supcontrast_path: str | None = settings.setting(
-        None,
-        "Folder of HobbitLong/SupContrast, unchanged; needs PyTorch.",
-        path=True,
-    )
-    data_dir: str | None = settings.setting(
-        None,
-        "Images in train/<class>/, test/<class>/; default: the digits.",
-        path=True,
-    )
-    seeds: int = settings.setting(3, "Trainings of each.", at_least=1)
-    steps: int = settings.setting(2000, "Steps of a training.", at_least=1)
-    knn_every: int = settings.setting(200, "Steps between tests.", at_least=1)
-    batch_size: int = settings.setting(128, "Images of a step.", at_least=2)
-    width: float = settings.setting(0.25, "Share of channels.", above=0)
-    learning_rate: float = settings.setting(
-        0.0625, "SupContrast's at its peak; ours is / 0.07.", above=0
-    )
-    weight_decay: float = settings.setting(
-        1e-4, "SupContrast's; ours is times 0.07.", at_least=0
-    )
-    temperature: float = settings.setting(0.1, "Temperature tau.", above=0)
+    run_dir: str = "runs/bench_learning"
+    supcontrast_path: str | None = settings.setting(None, path=True)
+    """Folder of HobbitLong/SupContrast, unchanged; needs PyTorch."""
+    data_dir: str | None = settings.setting(None, path=True)
+    """Images in train/<class>/, test/<class>/; default: the digits."""
+    rounds: int = 1
+    seeds: int = settings.setting(3, at_least=1)
+    """Trainings of each."""
+    steps: int = settings.setting(2000, at_least=1)
+    """Steps of a training."""
+    knn_every: int = settings.setting(200, at_least=1)
+    """Steps between tests."""
+    batch_size: int = settings.setting(128, at_least=2)
+    """Images of a step."""
+    width: float = settings.setting(0.25, above=0)
+    """Share of channels."""
+    learning_rate: float = settings.setting(0.0625, above=0)
+    """SupContrast's at its peak; ours is / 0.07."""
+    weight_decay: float = settings.setting(1e-4, at_least=0)
+    """SupContrast's; ours is times 0.07."""
+    temperature: float = settings.setting(0.1, above=0)
+    """Temperature tau."""
 
     def shared(self) -> dict:
         """What every training has; its file knows the path by another name."""
@@ -112,28 +112,28 @@ class LearningBench(harness.Bench):
 
     def disagreements(self, points: list[dict]) -> list[str]:
         """Other views; means of both further apart than either's seeds."""
-        seen = {
+        digests = {
             (point["job"]["seed"], point["views_sha256"])
             for point in points
             if "curve" in point
             and point["job"]["implementation"] != "supcontrast_published"
         }
-        seeds = [seed for seed, _ in sorted(seen)]
+        counts = collections.Counter(seed for seed, _ in sorted(digests))
         lines = [
-            f"seed {one}: the views were not the same"
-            for one, other in itertools.pairwise(seeds)
-            if one == other
+            f"seed {seed}: the views were not the same"
+            for seed, count in counts.items()
+            if count > 1
         ]
         for (step, tests), start in itertools.product(
             self.cases_of(points).items(), ("", _ZERO_INIT)
         ):
-            own, other = (
+            ours, theirs = (
                 list(map(_last("knn"), tests.get(name + start, ())))
                 for name in ("ours", "supcontrast")
             )
-            if min(len(own), len(other)) > 1:
-                apart = abs(statistics.mean(own) - statistics.mean(other))
-                spread = max(max(own) - min(own), max(other) - min(other))
+            if min(len(ours), len(theirs)) > 1:
+                apart = abs(statistics.mean(ours) - statistics.mean(theirs))
+                spread = max(max(ours) - min(ours), max(theirs) - min(theirs))
                 if apart > spread:
                     lines.append(
                         f"{step}{start}: k-NN is {apart:.3f} apart, seeds "

@@ -50,7 +50,7 @@ class LossBench(harness.Bench):
     }
     AXES = {"rows": "rows"}
     COLUMNS = (
-        results.Column("ms", lambda p: 1e3 * p["seconds"], drawn=True),
+        results.Column("ms", lambda p: 1e3 * p["seconds"], plotted=True),
         results.SPREAD,
         results.MEMORY,
         results.Column("error", lambda p: p.get("gradient_error"), ".1e"),
@@ -58,44 +58,37 @@ class LossBench(harness.Bench):
     PEERS = ("tiled",)
     AGREEING = dict.fromkeys(("loss", "tangent_norm", "gradient_norm"), 1e-4)
 
-    run_dir: str = harness.run_dir("bench_loss")
-    rows: tuple[int, ...] = settings.setting(
-        (512, 2048, 4096, 8192, 12288), "Sizes: batch times views."
-    )
-    official_path: str | None = settings.setting(
-        None,
-        "supcon/losses.py of google-research, in place.",
-        path=True,
-    )
-    supcontrast_path: str | None = settings.setting(
-        None,
-        "losses.py of HobbitLong/SupContrast; needs PyTorch.",
-        path=True,
-    )
-    rounds: int = settings.setting(3, "Processes per job.", at_least=1)
-    seconds: float = settings.setting(
-        2.0, "Seconds that are timed.", at_least=0
-    )
-    max_memory_gb: float = settings.setting(
-        8.0, "Skip jobs that are expected to need more.", above=0
-    )
-    accuracy: bool = settings.setting(False, "Also errors of gradients.")
-    dim: int = settings.setting(128, "Size of a projection.", at_least=1)
-    views: int = settings.setting(2, "Views per sample.", at_least=1)
-    classes: int = settings.setting(1000, "Number of classes.", at_least=1)
-    temperature: float = settings.setting(0.1, "Temperature tau.", above=0)
-    formulation: str = settings.setting(
-        "out", "Eq. 2 (out) or 3 (in), of ours.", choices=("out", "in")
-    )
+    run_dir: str = "runs/bench_loss"
+    rows: tuple[int, ...] = (512, 2048, 4096, 8192, 12288)
+    """Sizes: batch times views."""
+    official_path: str | None = settings.setting(None, path=True)
+    """supcon/losses.py of google-research, in place."""
+    supcontrast_path: str | None = settings.setting(None, path=True)
+    """losses.py of HobbitLong/SupContrast; needs PyTorch."""
+    seconds: float = settings.setting(2.0, at_least=0)
+    """Seconds that are timed."""
+    max_memory_gb: float = settings.setting(8.0, above=0)
+    """Skip jobs that are expected to need more."""
+    accuracy: bool = False
+    """Also errors of gradients."""
+    dim: int = settings.setting(128, at_least=1)
+    """Size of a projection."""
+    views: int = settings.setting(2, at_least=1)
+    """Views per sample."""
+    classes: int = settings.setting(1000, at_least=1)
+    """Number of classes."""
+    temperature: float = settings.setting(0.1, above=0)
+    """Temperature tau."""
+    formulation: str = settings.setting("out", choices=("out", "in"))
+    """Eq. 2 (out) or 3 (in), of ours."""
     denominator: str = settings.setting(
-        "all",
-        "Denominator, of ours.",
-        choices=("all", "one_positive", "only_negatives"),
+        "all", choices=("all", "one_positive", "only_negatives")
     )
-    positives_cap: int | None = settings.setting(
-        None, "Largest number of positives, of ours.", at_least=1
-    )
-    seed: int = settings.setting(0, "Seed of the rows.", at_least=0)
+    """Denominator, of ours."""
+    positives_cap: int | None = settings.setting(None, at_least=1)
+    """Largest number of positives, of ours."""
+    seed: int = settings.setting(0, at_least=0)
+    """Seed of the rows."""
 
     def _check(self) -> None:
         if any(rows < 2 or rows % self.views for rows in self.rows):
@@ -205,7 +198,7 @@ def floor_step(rows: np.ndarray) -> Pass:
                 terms[a].append(tf.matmul(e, parts[b]))
                 if a != b:
                     terms[b].append(tf.matmul(e, parts[a], transpose_a=True))
-        gradient = tf.concat([tf.add_n(of_part) for of_part in terms], axis=0)
+        gradient = tf.concat([*map(tf.add_n, terms)], axis=0)
         return gradient[0, 0], gradient
 
     z = tf.constant(rows)
@@ -248,10 +241,10 @@ def oracle_gradient(z: np.ndarray, y: np.ndarray, tau: float) -> np.ndarray:
     """[batch, views, dim] float64 gradient of Eq. 2, scaled by tau, mean."""
     rows = z.reshape(-1, z.shape[2]).astype(np.float64)
     labels = np.repeat(y, z.shape[1])
-    others = ~np.eye(len(rows), dtype=bool)  # [M, M]
-    softmax = np.exp((rows @ rows.T - 1) / tau) * others
+    contrasts = ~np.eye(len(rows), dtype=bool)  # [M, M]
+    softmax = np.exp((rows @ rows.T - 1) / tau) * contrasts
     softmax /= softmax.sum(axis=1, keepdims=True)
-    positive = (labels[:, None] == labels) & others
+    positive = (labels[:, None] == labels) & contrasts
     count = positive.sum(axis=1, keepdims=True)
     # An anchor without positives has loss 0, so gradient 0.
     by_logits = (count > 0) * softmax - positive / np.maximum(count, 1)

@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import importlib.util
 import json
+import math
 import os
 import pathlib
 import re
@@ -98,6 +99,31 @@ def time_steps(
         result = step()
         durations.append(time.perf_counter() - before)
     return statistics.median(durations), result
+
+
+def keras_step(model: object, batch: object) -> Callable[[], float]:
+    """The training step that `fit` calls, on one batch; it returns the loss."""
+    import tensorflow as tf
+
+    batches = iter(tf.data.Dataset.from_tensors(batch).repeat())
+    train = model.make_train_function()
+
+    def step() -> float:
+        # The loss that `fit` shows is a mean over the steps since this.
+        model.reset_metrics()
+        return float(train(batches)["loss"])
+
+    return step
+
+
+def measure_training(
+    step: Callable[[], float], least: int, memory: float
+) -> dict[str, float]:
+    """Time and loss of a training step, and the peak beyond `memory`, MB."""
+    seconds, loss = time_steps(step, least, 0.0)
+    if not math.isfinite(loss):
+        raise RuntimeError(f"the loss is {loss}")
+    return {"seconds": seconds, "peak_mb": peak_mb() - memory, "loss": loss}
 
 
 def reset_peak_mb() -> float:

@@ -35,11 +35,11 @@ class Column:
     value: Callable[[Point], float | None]  # of a round
     form: str = ".2f"
     combine: Callable[[list[float]], float] = statistics.median  # the rounds
-    drawn: bool = False  # and told as it is measured
+    plotted: bool = False  # and in the line of a measurement
 
 
-IMAGES = Column("images/s", lambda p: 1 / p["seconds"], ".1f", drawn=True)
-MEMORY = Column("MB", lambda p: p["peak_mb"], ".1f", max, drawn=True)
+IMAGES = Column("images/s", lambda p: 1 / p["seconds"], ".1f", plotted=True)
+MEMORY = Column("MB", lambda p: p["peak_mb"], ".1f", max, plotted=True)
 # Where it is far from 1, something else was using the machine.
 SPREAD = Column(
     "spread", lambda p: p["seconds"], combine=lambda s: max(s) / min(s)
@@ -69,11 +69,12 @@ def cases_of(axes: Iterable[str], points: list[Point]) -> dict[str, Case]:
 
 
 def write(
-    bench: Bench, file: pathlib.Path, written: Point, others: list[Point]
+    bench: Bench, file: pathlib.Path, written: Point, unused: list[Point]
 ) -> None:
     """Writes results, with their table, and the figure; whole files or none.
 
-    `others` are points of other jobs, or not reached yet, which the file keeps.
+    `unused` are points of other jobs, or not reached yet, which stay in the
+    file.
     """
     cases = bench.cases_of(written["points"])
     written["table"] = [
@@ -82,7 +83,7 @@ def write(
         for label, row in case.items()
     ]
     written["disagreements"] = bench.disagreements(written["points"])
-    text = written | {"points": written["points"] + others}
+    text = written | {"points": written["points"] + unused}
     files.write_atomically(file, json.dumps(text, indent=1) + "\n")
     files.write_figure(file.with_suffix(".png"), plot(bench, cases), dpi=120)
 
@@ -96,14 +97,12 @@ def summarize(bench: Bench, row: list[Point], case: Case) -> dict[str, str]:
             line[column.title] = f"{column.combine(values):{column.form}}"
     for peer in bench.PEERS:
         for what, key in (("time", "seconds"), ("memory", "peak_mb")):
-            others = [
-                point[key] for point in case.get(peer, ()) if key in point
-            ]
-            # Below 1 MB the allocator had it all already: no ratio tells.
-            if others and (key != "peak_mb" or min(others) >= 1):
-                own = [point[key] for point in row]
-                ratio = statistics.median(map(operator.truediv, own, others))
-                line[f"{what}/{peer}"] = f"{ratio:.2f}"
+            peers = [point[key] for point in case.get(peer, ()) if key in point]
+            # Below 1 MB the allocator had all memory already: no ratio tells.
+            if peers and (key != "peak_mb" or min(peers) >= 1):
+                numbers = [point[key] for point in row]
+                ratios = map(operator.truediv, numbers, peers)
+                line[f"{what}/{peer}"] = f"{statistics.median(ratios):.2f}"
     return line
 
 
@@ -114,30 +113,31 @@ def disagreements(bench: Bench, cases: dict[str, Case]) -> list[str]:
     """
     lines = []
     for (name, case), key in itertools.product(cases.items(), bench.AGREEING):
-        got = [
+        numbers = [
             (label, point[key])
-            for label in sorted(case, key=lambda of: of not in bench.PEERS)
+            for label in sorted(case, key=lambda name: name not in bench.PEERS)
             for point in case[label]
             if key in point
         ]
-        for label, own in got[1:]:
-            right, other = got[0]
-            if not abs(own - other) <= bench.AGREEING[key] * abs(other):
+        for label, number in numbers[1:]:
+            peer, expected = numbers[0]
+            error = abs(number - expected)
+            if not error <= bench.AGREEING[key] * abs(expected):
                 lines.append(
-                    f"{name} {label}: {key} {own}, but {right} has {other}"
+                    f"{name} {label}: {key} {number}, but {peer} has {expected}"
                 )
     return list(dict.fromkeys(lines))
 
 
 def progress(bench: Bench, point: Point) -> str:
     """One line about a measurement."""
-    told = point.get("error") or ", ".join(
+    text = point.get("error") or ", ".join(
         f"{column.title} {column.value(point):{column.form}}"
         for column in bench.COLUMNS
-        if column.drawn
+        if column.plotted
     )
     case = case_of(bench.AXES, point["job"])
-    return f"{case}, {label_of(point['job'])}: {told}".removeprefix(", ")
+    return f"{case}, {label_of(point['job'])}: {text}".removeprefix(", ")
 
 
 def describe(bench: Bench, written: Point) -> str:
@@ -160,7 +160,8 @@ def markdown(lines: list[dict[str, str]]) -> str:
     """A table in Markdown; texts by title, a dict per line."""
     titles = list(dict.fromkeys(name for line in lines for name in line))
     cells = [[line.get(name, "-") for name in titles] for line in lines]
-    widths = [max(map(len, of)) for of in zip(titles, *cells, strict=True)]
+    columns = zip(titles, *cells, strict=True)
+    widths = [max(map(len, column)) for column in columns]
     rule = ["-" * (width - 1) + ":" for width in widths]
     return "\n".join(
         "| " + " | ".join(map(str.rjust, line, widths)) + " |"
@@ -172,26 +173,27 @@ def plot(bench: Bench, cases: dict[str, Case]) -> figure.Figure:
     """A panel per column that is drawn: the table's numbers and ranges."""
     from matplotlib import figure
 
-    drawn = figure.Figure(figsize=(11, 4.5), layout="constrained")
-    columns = [column for column in bench.COLUMNS if column.drawn]
-    panels = drawn.subplots(1, len(columns), squeeze=False)[0]
+    canvas = figure.Figure(figsize=(11, 4.5), layout="constrained")
+    columns = [column for column in bench.COLUMNS if column.plotted]
+    panels = canvas.subplots(1, len(columns), squeeze=False)[0]
     curves, axes = {}, []
     for name, case in cases.items():
         parts = [part.partition(" ") for part in name.split(", ")]
-        axes, place = [part[0] for part in parts], [part[2] for part in parts]
-        for of, row in case.items():
-            curves.setdefault(of, {})["\n".join(place)] = row
+        axes = [axis for axis, _, _ in parts]
+        tick = "\n".join(value for _, _, value in parts)
+        for label, row in case.items():
+            curves.setdefault(label, {})[tick] = row
     count = len(palette.MARKERS)
     style = {"color": palette.COLORS[:count], "marker": [*palette.MARKERS]}
     for column, panel in zip(columns, panels, strict=True):
         panel.set_prop_cycle(**style)
-        for of, curve in curves.items():
+        for label, curve in curves.items():
             values = [list(map(column.value, row)) for row in curve.values()]
             (line,) = panel.plot(
                 list(curve),
                 list(map(column.combine, values)),
                 linestyle="none" if len(axes) > 1 else "solid",
-                label=of,
+                label=label,
             )
             lows, highs = list(map(min, values)), list(map(max, values))
             panel.vlines(list(curve), lows, highs, color=line.get_color())
@@ -200,5 +202,6 @@ def plot(bench: Bench, cases: dict[str, Case]) -> figure.Figure:
         panel.set(title=column.title, xlabel=", ".join(axes))
         panel.tick_params(axis="x", labelsize="x-small")
         panel.grid(alpha=0.3)
-    drawn.legend(*panel.get_legend_handles_labels(), loc="outside right upper")
-    return drawn
+    legend = panel.get_legend_handles_labels()
+    canvas.legend(*legend, loc="outside right upper")
+    return canvas

@@ -62,25 +62,26 @@ class ServingBench(harness.Bench):
     )
     PEERS = ("ours_images", "keras_resnet50")
 
-    run_dir: str = harness.run_dir("bench_serving")
-    data_dir: str | None = settings.setting(None, inputs.DATA_HELP, path=True)
-    images: tuple[int, ...] = settings.setting((1, 8, 32), "Per request.")
-    concurrency: tuple[int, ...] = settings.setting((1, 4), "Clients at once.")
-    rounds: int = settings.setting(3, "Processes per job.", at_least=1)
-    gallery_rows: int = settings.setting(
-        10_000, "Rows that are searched.", at_least=1
-    )
-    seconds: float = settings.setting(
-        5.0, "Seconds that are timed.", at_least=0
-    )
-    seed: int = settings.setting(0, "Seed of the weights.", at_least=0)
+    run_dir: str = "runs/bench_serving"
+    data_dir: str | None = settings.setting(None, path=True)
+    """Folder with JPEG files; default: scikit-learn's two photographs."""
+    images: tuple[int, ...] = (1, 8, 32)
+    """Per request."""
+    concurrency: tuple[int, ...] = (1, 4)
+    """Clients at once."""
+    gallery_rows: int = settings.setting(10_000, at_least=1)
+    """Rows that are searched."""
+    seconds: float = settings.setting(5.0, at_least=0)
+    """Seconds that are timed."""
+    seed: int = settings.setting(0, at_least=0)
+    """Seed of the weights."""
 
     def prepare(self, folder: str) -> str:
         """Files, their views and the SavedModels."""
-        told = inputs.prepare(folder, self.data_dir, (IMAGE_SIZE,))
+        description = inputs.prepare(folder, self.data_dir, (IMAGE_SIZE,))
         job = self.shared() | {"folder": folder}
         harness.run_or_fail("serving.make_models", job)
-        return told
+        return description
 
 
 def make_models(job: measuring.Job) -> dict[str, object]:
@@ -154,8 +155,8 @@ def load(directory: str, threads: int) -> dict[str, Predict]:
     return {
         name: session.make_callable(
             # All outputs, as for a client that names none.
-            {key: to.name for key, to in signature.outputs.items()},
-            feed_list=[fed.name for fed in signature.inputs.values()],
+            {key: part.name for key, part in signature.outputs.items()},
+            feed_list=[part.name for part in signature.inputs.values()],
         )
         for name, signature in loaded.signature_def.items()
         if signature.inputs

@@ -53,7 +53,10 @@ class StepBench(harness.Bench):
     AXES = {"architecture": "architectures", "batch_size": "batch_sizes"}
     COLUMNS = (
         results.Column(
-            "views/s", lambda p: p["views"] / p["seconds"], ".1f", drawn=True
+            "views/s",
+            lambda p: p["views"] / p["seconds"],
+            ".1f",
+            plotted=True,
         ),
         results.Column("ms", lambda p: 1e3 * p["seconds"], ".1f"),
         results.SPREAD,
@@ -64,57 +67,52 @@ class StepBench(harness.Bench):
     PEERS = ("ours", "torch_nchw")
     AGREEING = {"parameters": 0.0}
 
-    run_dir: str = harness.run_dir("bench_step")
+    run_dir: str = "runs/bench_step"
     architectures: tuple[str, ...] = settings.setting(
         ("resnet18", "resnet50"),
-        "Encoders.",
         choices=("resnet18", "resnet34", "resnet50", *_KERAS),
     )
-    batch_sizes: tuple[int, ...] = settings.setting((64,), "Images per step.")
-    supcontrast_path: str | None = settings.setting(
-        None,
-        "The loss of torch: SupContrast's losses.py, else a plain one.",
-        path=True,
-    )
-    image_size: int = settings.setting(
-        32, "Side of a view, pixels.", at_least=8
-    )
-    views: int = settings.setting(2, "Views per image.", at_least=1)
-    chunks: tuple[int, ...] = settings.setting(
-        (1,), "Values of --gradient_cache_chunks that ours is measured with."
-    )
-    chunk_size: int = settings.setting(
-        0, "Also measure ours in chunks of so many images.", at_least=0
-    )
-    rounds: int = settings.setting(3, "Processes per job.", at_least=1)
-    steps: int = settings.setting(5, "Timed steps per process.", at_least=1)
-    max_memory_gb: float = settings.setting(
-        8.0, "Skip jobs that may need more, by what others needed.", above=0
-    )
-    temperature: float = settings.setting(0.1, "Temperature tau.", above=0)
-    classes: int = settings.setting(10, "Number of classes.", at_least=1)
-    seed: int = settings.setting(0, "Seed of data and weights.", at_least=0)
+    """Encoders."""
+    batch_sizes: tuple[int, ...] = (64,)
+    """Images per step."""
+    supcontrast_path: str | None = settings.setting(None, path=True)
+    """The loss of torch: SupContrast's losses.py, else a plain one."""
+    image_size: int = settings.setting(32, at_least=8)
+    """Side of a view, pixels."""
+    views: int = settings.setting(2, at_least=1)
+    """Views per image."""
+    chunk_size: int = settings.setting(0, at_least=0)
+    """Also measure ours in chunks of so many images."""
+    steps: int = settings.setting(5, at_least=1)
+    """Timed steps per process."""
+    max_memory_gb: float = settings.setting(8.0, above=0)
+    """Skip jobs that may need more, by what others needed."""
+    temperature: float = settings.setting(0.1, above=0)
+    """Temperature tau."""
+    classes: int = settings.setting(10, at_least=1)
+    """Number of classes."""
+    seed: int = settings.setting(0, at_least=0)
+    """Seed of data and weights."""
 
     def _check(self) -> None:
-        parts = (*self.chunks, self.chunk_size or 1)
-        if any(size % part for size in self.batch_sizes for part in parts):
-            raise exceptions.InvalidValue(
-                "--chunks and --chunk_size must divide --batch_sizes, got "
-                f"{self.chunks}, {self.chunk_size} and {self.batch_sizes}"
-            )
+        chunk_size = self.chunk_size or 1
+        exceptions.require(
+            not any(size % chunk_size for size in self.batch_sizes),
+            f"--chunk_size must divide --batch_sizes, {self.batch_sizes}",
+            chunk_size,
+        )
 
     def jobs(self, names: list[str]) -> list[dict]:
-        """Ours in each number of chunks."""
+        """Ours at once, and in chunks."""
         jobs = []
         for job in super().jobs(names):
             name, batch = job["implementation"], job["batch_size"]
             by_keras = job["architecture"] in _KERAS
             if name in _TORCH and by_keras or name == _PLAIN and not by_keras:
-                continue  # nobody has both
+                continue  # of each network, PyTorch or Keras has the peer
             sizes = {batch}
-            if name not in (_PLAIN, *_TORCH):
-                sizes = {batch // chunks for chunks in self.chunks}
-                sizes |= {self.chunk_size} - {0}
+            if name not in (_PLAIN, *_TORCH) and self.chunk_size:
+                sizes.add(self.chunk_size)
             for size in sorted(sizes, reverse=True):
                 part = {"chunks": batch // size, "at_once": size}
                 label = name if size == batch else f"{name}, {size} at once"
@@ -123,15 +121,15 @@ class StepBench(harness.Bench):
 
     def expected_gb(self, job: dict, points: list) -> float:
         """Memory that grows with the images that pass the encoder at once."""
-        known = [
+        peaks = [
             (point["job"]["at_once"], point["peak_mb"])
             for point in points
             if "peak_mb" in point
             and point["job"]["architecture"] == job["architecture"]
             and point["job"]["implementation"] == job["implementation"]
         ]
-        most, peak_mb = max(known, default=(1, 0.0))
-        return 1e-3 * peak_mb * job["at_once"] / most
+        images, peak_mb = max(peaks, default=(1, 0.0))
+        return 1e-3 * peak_mb * job["at_once"] / images
 
 
 def measure(job: measuring.Job) -> dict[str, float]:
@@ -150,24 +148,14 @@ def measure(job: measuring.Job) -> dict[str, float]:
     memory = measuring.reset_peak_mb()
     make_step = torch_step if job.implementation in _TORCH else our_step
     step, parameters = make_step(job, views, labels)
-    seconds, loss = measuring.time_steps(step, job.steps, 0.0)
-    if not math.isfinite(loss):
-        raise RuntimeError(f"the loss is {loss}")
-    return {
-        "seconds": seconds,
-        "peak_mb": measuring.peak_mb() - memory,
-        "views": job.batch_size * job.views,
-        "loss": loss,
-        "parameters": parameters,
-    }
+    counts = {"views": job.batch_size * job.views, "parameters": parameters}
+    return measuring.measure_training(step, job.steps, memory) | counts
 
 
 def our_step(
     job: measuring.Job, views: np.ndarray, labels: np.ndarray
 ) -> tuple[Callable[[], float], int]:
     """What `fit` calls, compiled as by tools/pretrain.py; its parameters."""
-    import tensorflow as tf
-
     from supcon_tf import losses, models, training
     from supcon_tf.keras_2 import keras
 
@@ -193,14 +181,7 @@ def our_step(
         losses.SupConLoss(job.temperature),
         losses.diagnostics(),
     )
-    batches = iter(tf.data.Dataset.from_tensors((views, labels)).repeat())
-    train = model.make_train_function()
-
-    def step() -> float:
-        # The loss that `fit` shows is a mean over the steps since this.
-        model.reset_metrics()
-        return float(train(batches)["loss"])
-
+    step = measuring.keras_step(model, (views, labels))
     return step, sum(w.shape.num_elements() for w in model.trainable_variables)
 
 
@@ -217,17 +198,16 @@ def plain_model(architecture: str, shape: tuple[int, ...]) -> object:
     layers = keras.layers
     unit = layers.UnitNormalization
     inputs = keras.Input(shape)
-    x = tf.reshape(inputs, [-1, *shape[1:]])
-    x = tf.cast(x, tf.float32)
+    images = tf.reshape(inputs, [-1, *shape[1:]])
+    images = tf.cast(images, tf.float32)  # [batch * V, H, W, 3]
     if name == "MobileNetV2":
-        x = layers.Rescaling(1 / 127.5, -1)(x)
+        images = layers.Rescaling(1 / 127.5, -1)(images)
     if name == "ResNet50":  # BGR, less the means of ImageNet
-        x = keras.applications.resnet.preprocess_input(x)
-    x = unit()(layers.GlobalAveragePooling2D()(network(x)))
-    x = layers.Dense(2048, "relu")(x)
-    x = unit()(layers.Dense(128, use_bias=False)(x))
-    x = tf.reshape(x, [-1, shape[0], 128])
-    return keras.Model(inputs, x)
+        images = keras.applications.resnet.preprocess_input(images)
+    pooled = unit()(layers.GlobalAveragePooling2D()(network(images)))
+    hidden = layers.Dense(2048, "relu")(pooled)
+    projections = unit()(layers.Dense(128, use_bias=False)(hidden))
+    return keras.Model(inputs, tf.reshape(projections, [-1, shape[0], 128]))
 
 
 def make_network(architecture: str) -> object:
@@ -236,8 +216,8 @@ def make_network(architecture: str) -> object:
     from torch import nn
 
     class Unit(nn.Module):
-        def forward(self, x: object) -> object:
-            return nn.functional.normalize(x.float(), dim=1)
+        def forward(self, rows: object) -> object:
+            return nn.functional.normalize(rows.float(), dim=1)
 
     encoder = torchvision.models.get_model(architecture, weights=None)
     head = nn.Linear(encoder.fc.in_features, 2048)
@@ -245,8 +225,8 @@ def make_network(architecture: str) -> object:
     encoder.maxpool = encoder.fc = nn.Identity()
     for module in encoder.modules():
         module.inplace = False  # of a ReLU, as in SupContrast's
-    last = nn.Linear(2048, 128, bias=False)
-    return nn.Sequential(encoder, Unit(), head, nn.ReLU(), last, Unit())
+    projection = nn.Linear(2048, 128, bias=False)
+    return nn.Sequential(encoder, Unit(), head, nn.ReLU(), projection, Unit())
 
 
 def torch_step(
@@ -259,8 +239,8 @@ def torch_step(
     network = make_network(job.architecture)
     images = torch.from_numpy(views).flatten(0, 1).permute(0, 3, 1, 2)
     images = (images.float() / 255 - 0.5) / 0.5  # [M, 3, size, size]
-    last = job.implementation != "torch_nchw"
-    layout = torch.channels_last if last else torch.contiguous_format
+    is_nchw = job.implementation == "torch_nchw"
+    layout = torch.contiguous_format if is_nchw else torch.channels_last
     device = measuring.torch_device()
     network.to(device, memory_format=layout)
     images = images.to(device).contiguous(memory_format=layout)
@@ -294,8 +274,9 @@ def plain_loss(projections: object, labels: object, tau: float) -> object:
     labels = labels.repeat_interleave(projections.shape[1])  # [M]
     positive = (labels[:, None] == labels).float().fill_diagonal_(0)  # [M, M]
     logits = z @ z.T / tau
-    others = logits.clone().fill_diagonal_(-math.inf).logsumexp(1)  # [M]
-    losses = (positive * (others[:, None] - logits)).sum(1)
+    # [M] the logarithm of the sum over the contrasts
+    denominator = logits.clone().fill_diagonal_(-math.inf).logsumexp(1)
+    losses = (positive * (denominator[:, None] - logits)).sum(1)
     return tau * (losses / positive.sum(1).clamp(min=1)).mean()
 
 

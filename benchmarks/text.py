@@ -11,7 +11,6 @@ extra `text` must be installed.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 
 import checkout  # noqa: F401
@@ -42,7 +41,10 @@ class TextBench(harness.Bench):
     AXES = {"batch_size": "batch_sizes", "length": "lengths"}
     COLUMNS = (
         results.Column(
-            "tokens/s", lambda p: p["tokens"] / p["seconds"], ".1f", drawn=True
+            "tokens/s",
+            lambda p: p["tokens"] / p["seconds"],
+            ".1f",
+            plotted=True,
         ),
         results.Column("ms", lambda p: 1e3 * p["seconds"], ".1f"),
         results.SPREAD,
@@ -50,12 +52,15 @@ class TextBench(harness.Bench):
     )
     PEERS = ("transformers",)
 
-    run_dir: str = harness.run_dir("bench_text")
-    batch_sizes: tuple[int, ...] = settings.setting((16,), "Sentences a step.")
-    lengths: tuple[int, ...] = settings.setting((64,), "Tokens of each.")
-    rounds: int = settings.setting(3, "Processes per job.", at_least=1)
-    steps: int = settings.setting(10, "Timed steps per process.", at_least=1)
-    seed: int = settings.setting(0, "Seed of data and weights.", at_least=0)
+    run_dir: str = "runs/bench_text"
+    batch_sizes: tuple[int, ...] = (16,)
+    """Sentences a step."""
+    lengths: tuple[int, ...] = (64,)
+    """Tokens of each."""
+    steps: int = settings.setting(10, at_least=1)
+    """Timed steps per process."""
+    seed: int = settings.setting(0, at_least=0)
+    """Seed of data and weights."""
 
 
 def measure(job: measuring.Job) -> dict[str, float]:
@@ -73,15 +78,9 @@ def measure(job: measuring.Job) -> dict[str, float]:
     memory = measuring.reset_peak_mb()
     is_ours = job.implementation.startswith("ours")
     make = our_step if is_ours else their_step
-    seconds, loss = measuring.time_steps(make(job, ids, labels), job.steps, 0.0)
-    if not math.isfinite(loss):
-        raise RuntimeError(f"the loss is {loss}")
-    return {
-        "seconds": seconds,
-        "peak_mb": measuring.peak_mb() - memory,
-        "tokens": ids.size,
-        "loss": loss,
-    }
+    step = make(job, ids, labels)
+    measured = measuring.measure_training(step, job.steps, memory)
+    return measured | {"tokens": ids.size}
 
 
 def our_step(
@@ -107,7 +106,7 @@ def our_step(
         loss = losses.SupConLoss(0.3)
     model.build((None, 1, None, 2))
     model.compile(training.AdamW(_RATE), loss)
-    return _step(model, (tokens[:, np.newaxis], labels))
+    return measuring.keras_step(model, (tokens[:, np.newaxis], labels))
 
 
 def their_step(
@@ -129,20 +128,7 @@ def their_step(
         keras.optimizers.AdamW(_RATE),
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     )
-    return _step(model, (inputs, labels))
-
-
-def _step(model: object, batch: object) -> Callable[[], float]:
-    import tensorflow as tf
-
-    batches = iter(tf.data.Dataset.from_tensors(batch).repeat())
-    train = model.make_train_function()
-
-    def step() -> float:
-        model.reset_metrics()
-        return float(train(batches)["loss"])
-
-    return step
+    return measuring.keras_step(model, (inputs, labels))
 
 
 if __name__ == "__main__":

@@ -185,7 +185,7 @@ def _score(
     return Score(path, title, meaning, classifier, *traits, names)
 
 
-def _both(
+def _classifier_scores(
     path: str, title: str, meaning: str, tables: str = "linear"
 ) -> tuple[Score, Score]:
     """The scores of the linear classifier and of stage 1's classifier.
@@ -204,13 +204,13 @@ def _both(
 
 # The scores that a reader looks for first.
 KEY_SCORES = (
-    *_both(
+    *_classifier_scores(
         "{}.top_1",
         "Top-1 accuracy",
         "share of test examples whose most probable class is the right one",
         "text one",
     ),
-    *_both(
+    *_classifier_scores(
         "{}.map",
         "Mean average precision",
         "of the labels, each by the ranking of its probabilities",
@@ -230,19 +230,19 @@ KEY_SCORES = (
         "k-NN among test",
         tables="text unseen",
     ),
-    *_both(
+    *_classifier_scores(
         "{}.ece",
         "Calibration error (ECE)",
         "how far confidence is from accuracy on average; 0 is perfect",
         "text one several",
     ),
-    *_both(
+    *_classifier_scores(
         "corruptions.{}.mean_corruption_error_unnormalized",
         "Error on corrupted images",
         "plain mean over all corruptions and severities, not an mCE",
         "linear one corruptions",
     ),
-    *_both(
+    *_classifier_scores(
         "corruptions.{}.mce",
         "mCE",
         "mean over the corruptions of the error in percent of a reference's",
@@ -303,7 +303,7 @@ SCORES = (
         "of the examples by which the best epoch is chosen",
         "validation",
     ),
-    *_both(
+    *_classifier_scores(
         "{}.top_5",
         "Top-5 accuracy",
         "share whose right class is among the five most probable",
@@ -322,18 +322,18 @@ SCORES = (
         classifier="k-NN",
         tables="text several",
     ),
-    *_both(
+    *_classifier_scores(
         "{}.map_11_point",
         "Mean average precision of VOC 2007",
         "the highest precision at eleven levels of recall",
     ),
-    *_both(
+    *_classifier_scores(
         "{}.micro_f1",
         "Micro F1",
         "of all labels of all examples together, predicted from 0.5 on",
         "linear several",
     ),
-    *_both(
+    *_classifier_scores(
         "{}.exact_match",
         "Exact match",
         "share of test examples whose labels are all right, and no others",
@@ -360,78 +360,78 @@ SCORES = (
         "prototype",
         tables="text one space",
     ),
-    *_both(
+    *_classifier_scores(
         "{}.shots.mean",
         "Mean accuracy of the classes",
         "each class weighs the same, however many training images it has",
     ),
-    *_both(
+    *_classifier_scores(
         "{}.shots.many",
         "Accuracy, many-shot classes",
         "classes with more than 100 training images, or as --shots says",
     ),
-    *_both(
+    *_classifier_scores(
         "{}.shots.medium",
         "Accuracy, medium-shot classes",
         "classes between the two",
     ),
-    *_both(
+    *_classifier_scores(
         "{}.shots.few",
         "Accuracy, few-shot classes",
         "classes with fewer than 20 training images, or as --shots says",
     ),
-    *_both(
+    *_classifier_scores(
         "{}.hierarchy.parent_top_1",
         "Accuracy of the parent",
         "share whose predicted class has the right parent",
     ),
-    *_both(
+    *_classifier_scores(
         "{}.hierarchy.mistakes_inside_parent",
         "Mistakes inside the parent",
         "share of the wrong predictions that have the right parent",
     ),
-    *_both(
+    *_classifier_scores(
         "{}.nll",
         "Negative log-likelihood",
         "in nats; grows with confident mistakes",
     ),
-    *_both(
+    *_classifier_scores(
         "{}.brier",
         "Brier score",
         "squared error of the probabilities, 2 at most",
         "",
     ),
-    *_both(
+    *_classifier_scores(
         "{}.macro_f1",
         "Macro F1",
         "mean over the classes of the harmonic mean of precision and recall",
         "pretrained",
     ),
-    *_both(
+    *_classifier_scores(
         "{}.mcc",
         "Matthews correlation (MCC)",
         "between labels and predictions; 0 is chance, 1 is perfect",
         "pretrained",
     ),
-    *_both(
+    *_classifier_scores(
         "{}.average_precision",
         "Average precision",
         "of the rarer one of two classes, by the ranking of its probability",
     ),
     _score("knn.ece", "k-NN ECE", classifier="k-NN", tables=""),
-    *_both(
+    *_classifier_scores(
         "corruptions.{}.relative_mce",
         "Relative mCE",
         "as mCE, of what corruption adds to the error on clean images",
         "linear corruptions",
     ),
-    *_both(
+    *_classifier_scores(
         "corruptions.{}.mean_ece",
         "Calibration error on corrupted images",
         "mean ECE over all corruptions and severities",
         "corruptions",
     ),
-    *_both(
+    *_classifier_scores(
         "corruptions.{}.clean.top_1",
         "Accuracy on clean images",
         "the same test images, before corruption",

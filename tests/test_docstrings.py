@@ -12,7 +12,7 @@ import griffe
 import pytest
 
 import supcon_tf
-from tests import language_model
+from tests import language_model, python_text
 
 
 def _public():
@@ -21,8 +21,8 @@ def _public():
         value = getattr(supcon_tf, room)
         # Of a room its names, and a name itself. `settings` is a mechanism.
         is_room = hasattr(value, "__path__") and room != "settings"
-        named = vars(value) if is_room else {room: value}
-        for name, public in named.items():
+        names = vars(value) if is_room else {room: value}
+        for name, public in names.items():
             module = str(getattr(public, "__module__", ""))
             if name[0] != "_" and module.startswith("supcon_tf."):
                 yield name, public
@@ -63,6 +63,10 @@ LONG = {
     *("train_linear", "run_sweep", "convert", "write_report"),
     *("search", "Searcher", "GraphTokenizer"),
     *("show_augment", "plot_operations", "plot_gradients"),
+    *("predict", "index", "open_gallery", "transfer_encoder", "evaluate"),
+    *("export", "export_saved_model", "to_tflite", "to_onnx", "views_of"),
+    *("MomentumSupConModel", "BackboneEncoder", "named_encoder", "load"),
+    *("class_balanced", "accuracy_curve", "make_views"),
 }
 
 
@@ -77,11 +81,17 @@ def test_an_example_runs(name, folder, monkeypatch):
     assert outcome.failed == 0
 
 
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_fits_the_package(name):
+    code = "".join(example.source for example in EXAMPLES[name].examples)
+    assert not python_text.misfits(code)
+
+
 def test_every_public_name_has_an_example():
     assert LONG <= EXAMPLES.keys()
     # Settings are shown by what takes them.
-    named = {name for name in PUBLIC if not name.endswith("Settings")}
-    assert sorted(named - EXAMPLES.keys()) == []
+    names = {name for name in PUBLIC if not name.endswith("Settings")}
+    assert sorted(names - EXAMPLES.keys()) == []
 
 
 def test_the_reference_shows_every_example():

@@ -114,8 +114,8 @@ def test_one_module_says_which_keras():
         *(file for room in others for file in room.glob("*.*")),
     ]:
         if path != PACKAGE / "keras_2.py":
-            named = r"\b(tf|tensorflow)\.keras\b|TF_USE_LEGACY_KERAS"
-            assert not re.search(named, path.read_text()), path
+            pattern = r"\b(tf|tensorflow)\.keras\b|TF_USE_LEGACY_KERAS"
+            assert not re.search(pattern, path.read_text()), path
 
 
 def test_benchmarks_are_outside():
@@ -224,7 +224,7 @@ BELOW_TRAINING = ("losses", "models", "augment", "data", "text", "measures")
 def texts_of(tree: ast.Module) -> list[ast.Constant]:
     """The strings of a module that are no docstrings."""
     scopes = (ast.Module, ast.ClassDef, ast.FunctionDef)
-    told = {
+    docstrings = {
         id(node.body[0].value)
         for node in ast.walk(tree)
         if isinstance(node, scopes) and isinstance(node.body[0], ast.Expr)
@@ -234,7 +234,7 @@ def texts_of(tree: ast.Module) -> list[ast.Constant]:
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
-        and id(node) not in told
+        and id(node) not in docstrings
     ]
 
 

@@ -21,7 +21,7 @@ ANSWERS = {
         r"^## (.*)\n((?:(?!## ).*\n)*)", page, re.MULTILINE
     )
 }
-OTHERS = {
+GUIDES = {
     path.stem: path.read_text()
     for path in (
         FOLDER.parent / "concepts.md",
@@ -30,7 +30,7 @@ OTHERS = {
     )
 }
 WITH_PYTHON = {
-    name: page for name, page in (PAGES | OTHERS).items() if "```python" in page
+    name: page for name, page in (PAGES | GUIDES).items() if "```python" in page
 }
 
 
@@ -44,11 +44,12 @@ def test_an_answer_is_short_and_proved(question):
     answer = ANSWERS[question]
     links = re.findall(r"\]\(\.\./[a-z/_]+\.md", answer)
     assert links and answer.count("```") >= 2
-    seen = re.sub(r"\]\([^)]*\)", "", answer).replace("|", " ")
-    assert re.search(r"\d", seen)
-    assert len(seen.split()) <= 180
+    prose = re.sub(r"\]\([^)]*\)", "", answer).replace("|", " ")
+    assert re.search(r"\d", prose)
+    assert len(prose.split()) <= 180
 
 
+@pytest.mark.slow(but=["concepts", "loss"])
 @pytest.mark.parametrize("name", WITH_PYTHON)
 def test_the_python_of_a_page_runs(name, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", WITH_PYTHON[name], re.DOTALL)

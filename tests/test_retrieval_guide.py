@@ -1,5 +1,6 @@
 """The guide on retrieval: its code reads the published lists."""
 
+import csv
 import pathlib
 import re
 
@@ -46,12 +47,16 @@ def test_its_code_reads_the_published_lists(tmp_path, monkeypatch):
         examples = names[f"read_{name}"](tmp_path / name)
         names["write_manifest"](f"{name}.csv", examples)
     for name, train, test in (
-        ("cub200", ("1", "100"), ("101", "200")),
-        ("sop", ("1",), ("11319",)),
-        ("inshop", ("id_00000002",), ("id_00000007",)),
+        ("cub200", {"1", "100"}, {"101", "200"}),
+        ("sop", {"1"}, {"11319"}),
+        ("inshop", {"id_00000002"}, {"id_00000007"}),
     ):
-        for line in pathlib.Path(f"{name}.csv").read_text().splitlines()[1:]:
-            write_image(pathlib.Path(line.split(",")[0]))
+        with open(f"{name}.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
         for split, classes in (("train", train), ("test", test)):
-            source = data.load("manifest", split, f"{name}.csv")
-            assert source.class_names == classes, name
+            labels = {row["label"] for row in rows if row["split"] == split}
+            assert labels == classes, name
+    for row in rows:  # of the last list, as a data set
+        write_image(pathlib.Path(row["path"]))
+    source = data.load("manifest", "test", f"{name}.csv")
+    assert source.class_names == (*test,) and source.num_examples == 2

@@ -149,7 +149,7 @@ def _help(
         for name in getattr(group, "__annotations__", ())
     }
     tool_fields = settings_class.__annotations__
-    listed = [
+    help_fields = [
         field
         for field in fields
         if full or field.metadata["common"] or field.name in tool_fields
@@ -159,14 +159,14 @@ def _help(
     for group in dict.fromkeys((settings.Settings, *groups)):
         helps = [
             _flag_help(field)
-            for field in listed
+            for field in help_fields
             if group_of[field.name] is group
         ]
         if helps:
             heading = group.__doc__.partition("\n")[0].rstrip(".")
             lines += ["", f"{heading}:", *helps]
     lines += ["", "--flagfile=FILE reads flags from a file, one per line."]
-    if len(listed) < len(fields):
+    if len(help_fields) < len(fields):
         lines.append(f"--helpfull shows all {len(fields)} flags.")
     return "\n".join(lines)
 

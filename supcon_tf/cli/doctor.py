@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import itertools
 import os
 import platform
 import shutil
@@ -57,36 +58,33 @@ def _packages() -> Iterator[tuple[str, bool, str]]:
     except importlib.metadata.PackageNotFoundError:
         yield "packages", True, "not known: pip install -e . records them"
         return
-    versions, core = [], set()
-    for requirement, installed in _requirements(_PACKAGE):
-        core.add(requirement.name)
-        if _fits(requirement, installed):
-            versions.append(f"{requirement.name} {installed}")
-        else:
-            yield "packages", False, _remedy(requirement, installed)
-    yield "packages", True, ", ".join(versions)
+    core = [*_requirements(_PACKAGE)]
+    for remedy in filter(None, itertools.starmap(_remedy, core)):
+        yield "packages", False, remedy
+    good = [
+        f"{requirement.name} {version}"
+        for requirement, version in core
+        if not _remedy(requirement, version)
+    ]
+    yield "packages", True, ", ".join(good)
     present, absent = [], []
+    core_names = {requirement.name for requirement, _ in core}
     for extra in sorted(extras or ()):
-        extra_requirements = [*_requirements(_PACKAGE, extra)]
-        releases = {
-            requirement.name: installed
-            for requirement, installed in extra_requirements
-            if requirement.name not in core
+        packages = [*_requirements(_PACKAGE, extra)]
+        versions = {
+            requirement.name: version
+            for requirement, version in packages
+            if requirement.name not in core_names
         }
-        missing = [
-            name for name, installed in releases.items() if not installed
-        ]
-        for requirement, installed in () if missing else extra_requirements:
-            if not _fits(requirement, installed):
-                text = _remedy(requirement, installed)
-                yield "extras", False, f"of {extra}, {text}"
+        missing = [name for name, version in versions.items() if not version]
         if not missing:
             present.append(extra)
-        elif len(missing) == len(releases):
+            for remedy in filter(None, itertools.starmap(_remedy, packages)):
+                yield "extras", False, f"of {extra}, {remedy}"
+        elif len(missing) == len(versions):
             absent.append(extra)
         else:
-            ellipsis = ", ..." * (len(missing) > 3)
-            names = ", ".join(missing[:3]) + ellipsis
+            names = exceptions.listed(missing, limit=3)
             absent.append(f"{extra} (without {names})")
     text = ", ".join(present) or "none"
     if absent:
@@ -106,37 +104,34 @@ def _requirements(
     except importlib.metadata.PackageNotFoundError:
         return
     for requirement in map(requirements.Requirement, lines):
-        applies = not requirement.marker or requirement.marker.evaluate(
-            {"extra": extra}
-        )
-        always = not requirement.marker or requirement.marker.evaluate(
-            {"extra": ""}
-        )
-        if not applies or (extra and always):
+        marker = requirement.marker
+        extras = [
+            name
+            for name in {"", extra}
+            if not marker or marker.evaluate({"extra": name})
+        ]
+        if extras != [extra]:  # of another extra, or needed by all
             continue
         if requirement.name != _PACKAGE:
             try:
                 yield requirement, importlib.metadata.version(requirement.name)
             except importlib.metadata.PackageNotFoundError:
                 yield requirement, None
-        for other in sorted(requirement.extras) if extra else ():
-            yield from _requirements(requirement.name, other)
+        for nested_extra in sorted(requirement.extras) if extra else ():
+            yield from _requirements(requirement.name, nested_extra)
 
 
-def _fits(requirement: requirements.Requirement, installed: str | None) -> bool:
-    return bool(installed) and requirement.specifier.contains(installed)
-
-
-def _remedy(
-    requirement: requirements.Requirement, installed: str | None
-) -> str:
-    state = f"is {installed}" if installed else "is missing"
-    specifier = f"{requirement.name}{requirement.specifier}"
-    return f"{requirement.name} {state}: pip install '{specifier}'"
+def _remedy(requirement: requirements.Requirement, version: str | None) -> str:
+    """The command for a package that is missing, or of another release."""
+    name, specifier = requirement.name, requirement.specifier
+    if version and specifier.contains(version):
+        return ""
+    state = f"is {version}" if version else "is missing"
+    return f"{name} {state}: pip install '{name}{specifier}'"
 
 
 def _no_tensorflow() -> Iterator[tuple[str, bool, str]]:
-    yield "TensorFlow", False, "is missing: pip install -e . brings it"
+    yield "TensorFlow", False, "is missing: pip install -e . installs it"
 
 
 def _keras() -> Iterator[tuple[str, bool, str]]:

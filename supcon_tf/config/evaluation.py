@@ -8,7 +8,7 @@ from collections.abc import Callable
 from supcon_tf import exceptions
 from supcon_tf.config import images, objectives, running, stages, texts
 from supcon_tf.host import trust
-from supcon_tf.settings import Settings, setting, with_default
+from supcon_tf.settings import Settings, field_of, setting
 
 # The benchmark's order, Sec. 4.1 of https://arxiv.org/abs/1903.12261.
 CORRUPTIONS = tuple(
@@ -56,7 +56,7 @@ class EvaluateSettings(
     )
     """Distribution: one device, all devices of this machine (mirrored), a TPU
     (tpu), or by what is there (auto)."""
-    tpu: str | None = None
+    tpu: str | None = setting(None, used_by=running.WITH_TPU)
     """Name or grpc:// address of the TPU of --strategy=tpu, or local."""
     knn_neighbors: int | None = setting(None, at_least=1)
     """k of the k-nearest-neighbour classifiers; default: 200, at most as many
@@ -139,7 +139,6 @@ class EvaluateSettings(
     """How representations become points of the plane."""
 
     def _check(self) -> None:
-        running.check_tpu(self)
         if self.bank_images == 0:
             self._check_left_out(
                 "with --bank_images=0",
@@ -149,10 +148,8 @@ class EvaluateSettings(
         if self.corruptions == "none":
             self._check_left_out(
                 "with --corruptions=none",
-                "corruption_names",
-                "corruption_severities",
-                "corruption_images",
-                "reference_evaluation",
+                *("corruption_names", "corruption_severities"),
+                *("corruption_images", "reference_evaluation"),
             )
 
 
@@ -176,9 +173,9 @@ class TransferSettings(
 
     name: str = setting("transfer", must=stages.STAGE_NAME)
     """Sub-directory of run_dir that this tool writes."""
-    overwrite: bool = with_default(running.CheckpointSettings, "overwrite")
-    resume: bool = with_default(running.CheckpointSettings, "resume")
-    checkpoint_steps: int | None = with_default(
+    overwrite: bool = field_of(running.CheckpointSettings, "overwrite")
+    resume: bool = field_of(running.CheckpointSettings, "resume")
+    checkpoint_steps: int | None = field_of(
         running.CheckpointSettings, "checkpoint_steps"
     )
     method: str = setting("linear", choices=("linear", "finetune"))
@@ -212,13 +209,11 @@ class TransferSettings(
     projection head, then logistic regression on the representations (supcon);
     or both losses at once (supcon+ce). The loss is not multiplied by the
     temperature."""
-    temperature: float = with_default(
-        objectives.ObjectiveSettings, "temperature"
-    )
-    classifier_weight: float = with_default(
+    temperature: float = field_of(objectives.ObjectiveSettings, "temperature")
+    classifier_weight: float = field_of(
         objectives.ObjectiveSettings, "classifier_weight"
     )
-    label_smoothing: float = with_default(
+    label_smoothing: float = field_of(
         objectives.ObjectiveSettings, "label_smoothing"
     )
     steps: int = setting(5000, at_least=1, used_by=_FINETUNE)
@@ -251,20 +246,12 @@ class TransferSettings(
             self._check_left_out(
                 f"with --method=finetune --objective={self.objective}", "l2"
             )
-        if self.method == "linear":
-            # Settings of the groups.
+        if self.method == "linear":  # settings of the groups
             self._check_left_out(
                 "with --method=linear: only finetune can use it",
-                "augmentation",
-                "crop_area",
-                "horizontal_flip",
-                "images_per_class",
-                "data_service",
-                "freeze",
-                "freeze_batch_norm",
-                "layer_decay",
-                "temperature",
-                "checkpoint_steps",
+                *("augmentation", "crop_area", "horizontal_flip"),
+                *("images_per_class", "data_service", "freeze", "temperature"),
+                *("freeze_batch_norm", "layer_decay", "checkpoint_steps"),
             )
         if self.l2 is not None:
             self._check_left_out(

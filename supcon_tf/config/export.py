@@ -7,10 +7,14 @@ import pathlib
 import urllib.parse
 
 from supcon_tf import exceptions
-from supcon_tf.config import evaluation, images, running, stages, texts
-from supcon_tf.settings import Settings, setting, with_default
+from supcon_tf.config import images, running, stages, texts
+from supcon_tf.settings import Settings, field_of, setting
 
 _SUFFIXES = (".csv", ".json", ".jsonl")
+_NONE_OR_THREE = (
+    "be three numbers, got {}",
+    lambda values: len(values) in (0, 3),
+)
 CONVERSION_FORMATS = (
     *("tflite_float32", "tflite_float16", "tflite_int8"),
     *("onnx", "torchvision"),
@@ -38,9 +42,7 @@ class ExportSettings(ClassifierSettings, images.MovedDataSettings):
     prototypes: bool = False
     """Add the signature classify_by_neighbours: the class whose training images
     are nearest in the mean. Needs the training images."""
-    train_file: str | None = with_default(
-        texts.MovedTextsSettings, "train_file"
-    )
+    train_file: str | None = field_of(texts.MovedTextsSettings, "train_file")
     gallery: str | None = None
     """Add the signature search, and is_known to the answers of a classifier, by
     this gallery of tools/index.py."""
@@ -92,17 +94,11 @@ class ImportSettings(images.DataSettings):
     drop: tuple[str, ...] = ()
     """Beginnings of names in it that are left out, such as fc. for a classifier
     of other classes."""
-    image_mean: tuple[float, ...] = setting(
-        (),
-        must=("be three numbers, got {}", lambda values: len(values) in (0, 3)),
-    )
+    image_mean: tuple[float, ...] = setting((), must=_NONE_OR_THREE)
     """Mean subtracted from R,G,B in [0, 1]; default: that of the format."""
-    image_std: tuple[float, ...] = setting(
-        (),
-        must=("be three numbers, got {}", lambda values: len(values) in (0, 3)),
-    )
+    image_std: tuple[float, ...] = setting((), must=_NONE_OR_THREE)
     """Standard deviation that divides R,G,B; default: that of the format."""
-    overwrite: bool = with_default(running.CheckpointSettings, "overwrite")
+    overwrite: bool = field_of(running.CheckpointSettings, "overwrite")
 
     def _check(self) -> None:
         if self.checkpoint is None:
@@ -130,10 +126,9 @@ class ConvertSettings(ClassifierSettings, images.MovedDataSettings):
     of the activations."""
     seed: int = setting(0, at_least=0)
     """Seed of their draw."""
-    batch_size: int = with_default(
-        evaluation.EvaluateSettings, "batch_size", 32
-    )
-    overwrite: bool = with_default(running.CheckpointSettings, "overwrite")
+    batch_size: int = setting(32, at_least=1)
+    """Images per step, without effect on the result."""
+    overwrite: bool = field_of(running.CheckpointSettings, "overwrite")
 
 
 def _is_server(address: str) -> bool:
@@ -166,10 +161,7 @@ class PredictSettings(Settings):
     export."""
     server: str | None = setting(
         None,
-        must=(
-            "be http://HOST:PORT or https://HOST:PORT, got {}",
-            _is_server,
-        ),
+        must=("be http://HOST:PORT or https://HOST:PORT, got {}", _is_server),
     )
     """TF Serving to ask in place of this process, by REST: http://HOST:8501 or
     https://HOST."""

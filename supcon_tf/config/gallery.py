@@ -6,7 +6,7 @@ import dataclasses
 
 from supcon_tf import exceptions
 from supcon_tf.config import images, running, stages
-from supcon_tf.settings import setting, with_default
+from supcon_tf.settings import field_of, setting
 
 _CHANGES = "data_dir", "add", "remove", "remove_class"
 
@@ -31,7 +31,7 @@ class IndexSettings(stages.RecordedCodeSettings):
     """A class that the gallery loses. May be given several times."""
     split: str = setting("train", choices=("train", "test", "validation"))
     """The rows of a manifest that are taken."""
-    skip_bad_images: bool = with_default(images.DataSettings, "skip_bad_images")
+    skip_bad_images: bool = field_of(images.DataSettings, "skip_bad_images")
     gallery_dtype: str = setting(
         "float32", choices=("float32", "float16", "int8")
     )
@@ -49,17 +49,17 @@ class IndexSettings(stages.RecordedCodeSettings):
     """Also build an index of faiss (pip install 'supcon_tf[search]'), which
     finds nearly all neighbours in a fraction of the time; its recall is
     measured. Default: as the gallery was; a new one is searched exactly."""
-    overwrite: bool = with_default(running.CheckpointSettings, "overwrite")
+    overwrite: bool = field_of(running.CheckpointSettings, "overwrite")
 
     def _check(self) -> None:
-        given = [f"--{name}" for name in _CHANGES if getattr(self, name)]
-        others = self.known_data, self.known_rate, self.approximate
-        is_other_change = any(value is not None for value in others)
+        changes = [f"--{name}" for name in _CHANGES if getattr(self, name)]
+        traits = self.known_data, self.known_rate, self.approximate
+        changes_traits = any(value is not None for value in traits)
         exceptions.require(
-            len(given) == 1 or (is_other_change and not given),
+            len(changes) == 1 or (changes_traits and not changes),
             "one of --data_dir, --add, --remove and --remove_class must be "
             "given, or --known_data, --known_rate or --approximate alone",
-            ", ".join(given) or "none",
+            ", ".join(changes) or "none",
         )
         if self.data_dir is None:
             self._check_left_out(

@@ -9,9 +9,14 @@ from supcon_tf import exceptions
 from supcon_tf.settings import Settings, setting, to_text
 
 STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
+WITH_TPU = {"strategy": ("tpu",)}
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 _DISPATCHER_ROLES = {"role": ("all", "dispatcher")}
 _WORKER_ROLES = {"role": ("all", "worker")}
+_GRPC = (
+    "be a grpc:// address, got {}",
+    lambda address: address.startswith("grpc://"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,18 +108,20 @@ class OptimizerSettings(Settings):
         if not self.epochs:  # none, or as many as the data say
             return
         self._check_pair("warmup_epochs", "be at most", "epochs")
+        if self.schedule != "step":
+            return
         warmup = self.warmup_epochs
         if warmup is None:
             warmup = self.default_warmup_epochs
-        boundaries = self.decay_boundaries
-        are_in_range = [warmup <= epoch < self.epochs for epoch in boundaries]
-        decays = bool(are_in_range) and all(are_in_range)
-        if self.schedule == "step" and not decays:
-            raise exceptions.InvalidValue(
-                "--decay_boundaries must be from --warmup_epochs up to "
-                f"--epochs, {warmup:g} to {self.epochs}, with "
-                f"--schedule=step, got {to_text(boundaries)}"
-            )
+        boundaries = self.decay_boundaries  # rising
+        exceptions.require(
+            boundaries
+            and warmup <= boundaries[0]
+            and boundaries[-1] < self.epochs,
+            "--decay_boundaries must be from --warmup_epochs up to --epochs, "
+            f"{warmup:g} to {self.epochs}, with --schedule=step",
+            to_text(boundaries),
+        )
 
     @property
     def loss_multiple(self) -> float | None:
@@ -176,7 +183,7 @@ class DeviceSettings(Settings):
     """Distribution: one device, all devices of this machine (mirrored), the
     machines of TF_CONFIG (multi_worker), a TPU (tpu), or by what is there
     (auto): TF_CONFIG, then several GPUs, else one device."""
-    tpu: str | None = setting(None, resumable=True)
+    tpu: str | None = setting(None, resumable=True, used_by=WITH_TPU)
     """Name or grpc:// address of the TPU of --strategy=tpu, or local on a TPU
     machine; default: that of the environment."""
     precision: str = setting(
@@ -191,14 +198,7 @@ class DeviceSettings(Settings):
     deterministic: bool = False
     """Bit-identical runs for the same seed on the same device, somewhat
     slower."""
-    data_service: str | None = setting(
-        None,
-        must=(
-            "be a grpc:// address, got {}",
-            lambda address: address.startswith("grpc://"),
-        ),
-        resumable=True,
-    )
+    data_service: str | None = setting(None, must=_GRPC, resumable=True)
     """grpc:// address of the dispatcher of tools/data_service.py, whose workers
     then read and augment the images."""
     auto_shard: str = setting("element", choices=("element", "file"))
@@ -207,21 +207,19 @@ class DeviceSettings(Settings):
     TFDS or TFRecord set (file)."""
 
     def _check(self) -> None:
-        check_tpu(self)
         if self.strategy == "tpu" and self.precision == "mixed_float16":
             raise exceptions.InvalidValue(
                 "--precision must be float32 or mixed_bfloat16 with "
                 "--strategy=tpu, which has no float16, got mixed_float16"
             )
-        if self.jit_compile and self.deterministic:
-            raise exceptions.InvalidValue(
-                "--jit_compile must be left out with --deterministic: XLA has "
-                "no deterministic gradient of max pooling"
+        if self.deterministic:
+            self._check_left_out(
+                "with --deterministic, for which XLA has no gradient of max "
+                "pooling",
+                "jit_compile",
             )
-        if self.data_service and self.deterministic:
-            raise exceptions.InvalidValue(
-                "--data_service must be left out with --deterministic: its "
-                "workers race"
+            self._check_left_out(
+                "with --deterministic: the workers race", "data_service"
             )
         if self.data_service and self.auto_shard != "element":
             raise exceptions.InvalidValue(
@@ -239,14 +237,6 @@ class DeviceSettings(Settings):
                     "whose machine reads and writes it (or --tpu=local on "
                     f"that machine), got {path}"
                 )
-
-
-def check_tpu(settings: Settings) -> None:
-    """Raises ValueError for a TPU that the strategy does not use."""
-    if settings.tpu is not None and settings.strategy != "tpu":
-        raise exceptions.InvalidValue(
-            f"--tpu must come with --strategy=tpu, got {settings.strategy}"
-        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -293,7 +283,9 @@ class DataServiceSettings(Settings):
         5050, at_least=0, at_most=65535, used_by=_DISPATCHER_ROLES
     )
     """Port of the dispatcher; 0 for a free one."""
-    dispatcher: str | None = setting(None, used_by={"role": ("worker",)})
+    dispatcher: str | None = setting(
+        None, must=_GRPC, used_by={"role": ("worker",)}
+    )
     """grpc:// address of the dispatcher, for --role=worker."""
     worker_port: int = setting(
         0, at_least=0, at_most=65535, used_by=_WORKER_ROLES
@@ -310,15 +302,17 @@ class DataServiceSettings(Settings):
     def _check(self) -> None:
         if self.role != "worker":
             return
-        if not (self.dispatcher or "").startswith("grpc://"):
-            raise exceptions.InvalidValue(
-                "--dispatcher must be the grpc:// address of the dispatcher "
-                f"with --role=worker, got {self.dispatcher}"
-            )
+        exceptions.require(
+            self.dispatcher,
+            "--dispatcher must be the grpc:// address of the dispatcher with "
+            "--role=worker",
+            self.dispatcher,
+        )
         address = self.dispatcher.removeprefix("grpc://")
         dispatcher_host = address.rpartition(":")[0]
-        if self.host == "localhost" and dispatcher_host not in _LOCAL_HOSTS:
-            raise exceptions.InvalidValue(
-                "--host must be the name of this machine with a dispatcher "
-                f"on another one, got localhost for {self.dispatcher}"
-            )
+        exceptions.require(
+            self.host != "localhost" or dispatcher_host in _LOCAL_HOSTS,
+            "--host must be the name of this machine with a dispatcher on "
+            "another machine",
+            f"localhost for {self.dispatcher}",
+        )

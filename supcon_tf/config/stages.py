@@ -6,7 +6,7 @@ import dataclasses
 
 from supcon_tf import exceptions, run_files
 from supcon_tf.config import images, objectives, running
-from supcon_tf.settings import Settings, setting, with_default
+from supcon_tf.settings import Settings, field_of, setting
 
 # The rule for a sub-directory of a run: a name that no other output has. Nor in
 # other letters, which some file systems do not tell apart.
@@ -18,7 +18,8 @@ STAGE_NAME = (
 )
 _RESNETS = tuple(f"resnet{depth}" for depth in (18, 34, 50, 101, 152, 200))
 _ENCODERS = (*_RESNETS, "vgg8", "vgg16")
-_WITH_OWN_ENCODER = {"architecture": _ENCODERS}
+_WITH_RESNET = {"architecture": _RESNETS}
+_WITH_ENCODERS = {"architecture": _ENCODERS}
 _THREE_NUMBERS = ("be three numbers, got {}", lambda values: len(values) == 3)
 
 
@@ -41,32 +42,26 @@ class EncoderSettings(Settings):
     keras_hub:vit_base_patch16_224_imagenet21k, or a folder of one; or
     package.module:function that returns a Keras model, of Keras 2 or 3."""
     stem: str = setting(
-        "auto",
-        choices=("auto", "cifar", "imagenet"),
-        used_by=_WITH_OWN_ENCODER,
+        "auto", choices=("auto", "cifar", "imagenet"), used_by=_WITH_RESNET
     )
     """First layers of a ResNet: 3x3 stride 1 (cifar), 7x7 stride 2 and max
     pooling (imagenet), by image size: up to 64 is cifar (auto)."""
     stem_padding: str = setting(
-        "same",
-        choices=("same", "symmetric"),
-        used_by={"architecture": _RESNETS},
+        "same", choices=("same", "symmetric"), used_by=_WITH_RESNET
     )
     """Padding of the max pooling of the imagenet stem: same, as in the paper's
     code, or symmetric, as weights from torch need it."""
-    width: float = setting(1.0, above=0, used_by=_WITH_OWN_ENCODER, common=True)
+    width: float = setting(1.0, above=0, used_by=_WITH_ENCODERS, common=True)
     """Multiplier of all channels."""
     image_mean: tuple[float, ...] = setting(
-        (0.5, 0.5, 0.5), must=_THREE_NUMBERS, used_by=_WITH_OWN_ENCODER
+        (0.5, 0.5, 0.5), must=_THREE_NUMBERS, used_by=_WITH_ENCODERS
     )
     """Mean subtracted from R,G,B in [0, 1]."""
     image_std: tuple[float, ...] = setting(
-        (0.5, 0.5, 0.5), must=_THREE_NUMBERS, used_by=_WITH_OWN_ENCODER
+        (0.5, 0.5, 0.5), must=_THREE_NUMBERS, used_by=_WITH_ENCODERS
     )
     """Standard deviation that divides R,G,B."""
-    zero_init_residual: bool = setting(
-        False, used_by={"architecture": _RESNETS}
-    )
+    zero_init_residual: bool = setting(False, used_by=_WITH_RESNET)
     """Start the last batch norm of each residual branch at 0, as in the paper's
     code: a deep ResNet then starts as a shallow one. Small and short runs learn
     slower from there, see docs/guides/training.md."""
@@ -93,11 +88,6 @@ class EncoderSettings(Settings):
     reference."""
 
     def _check(self) -> None:
-        if self.architecture.startswith("vgg") and self.stem != "auto":
-            raise exceptions.InvalidValue(
-                f"--stem must be auto for {self.architecture}, which has no "
-                f"choice of stem, got {self.stem}"
-            )
         if not self.architecture.startswith("keras_hub:"):
             self._check_left_out(
                 f"with --architecture={self.architecture}, which is no "
@@ -245,10 +235,10 @@ class LinearSettings(
     name: str = setting("linear", must=STAGE_NAME)
     """Sub-directory of run_dir that this stage writes."""
     augmentation: str = "identity"
-    label_smoothing: float = with_default(
+    label_smoothing: float = field_of(
         objectives.ObjectiveSettings, "label_smoothing"
     )
-    logit_adjustment: float = with_default(
+    logit_adjustment: float = field_of(
         objectives.ObjectiveSettings, "logit_adjustment"
     )
     learning_rate: float = 2.5

@@ -12,11 +12,11 @@ from supcon_tf.config import images, running, stages, texts
 from supcon_tf.settings import (
     Settings,
     check_field,
+    field_of,
     removed_flags,
     setting,
     shown_fields,
     to_text,
-    with_default,
 )
 
 LINEAR = "linear."  # before the name of a setting of stage 2
@@ -178,11 +178,11 @@ class ReproduceSettings(Settings):
     )
     """small: CIFAR-10 as files in --data_dir, for a CPU; paper: ImageNet; toy:
     the sweep of small on a few digits, to see that it runs."""
-    data_dir: str | None = with_default(images.DataSettings, "data_dir")
+    data_dir: str | None = field_of(images.DataSettings, "data_dir")
     """Folder of the images, or of the prepared TFDS data sets."""
     seeds: tuple[int, ...] = setting((0,), common=True)
     """Every cell is run with each; the table has mean and spread."""
-    parallel: int = with_default(GridSettings, "parallel")
+    parallel: int = field_of(GridSettings, "parallel")
 
     def _check(self) -> None:
         if self.scale == "toy":

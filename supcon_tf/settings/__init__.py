@@ -15,9 +15,9 @@ from supcon_tf.settings.fields import (
     Settings,
     SettingsType,
     check_field,
+    field_of,
     setting,
     to_text,
-    with_default,
 )
 from supcon_tf.settings.flag_values import (
     define_flags,

@@ -23,6 +23,7 @@ import itertools
 import operator
 import re
 import sys
+import types
 import typing
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
@@ -78,7 +79,6 @@ _RELATIONS = {  # of a value to its bound, or to that of another setting
 
 def setting(
     default: object,
-    help: str = "",
     *,
     choices: tuple[str, ...] | None = None,
     above: float | None = None,
@@ -99,7 +99,6 @@ def setting(
 
     Args:
       default: the value without a flag.
-      help: text of `--help`, in place of the string below the field.
       choices: the allowed values, or those of a tuple's items;
         `trust.FUNCTION` stands for any function of a module.
       above: exclusive lower bound.
@@ -124,14 +123,9 @@ def setting(
     return dataclasses.field(default=metadata.pop("default"), metadata=metadata)
 
 
-def with_default(
-    base: type, name: str, default: object = dataclasses.MISSING
-) -> dataclasses.Field:
-    """The field of another class, with its default or the given one."""
-    field = base.__dataclass_fields__[name]
-    if default is dataclasses.MISSING:
-        return field
-    return dataclasses.field(default=default, metadata=field.metadata)
+def field_of(settings_class: type, name: str) -> dataclasses.Field:
+    """The field of another class, for a class that is not derived from it."""
+    return settings_class.__dataclass_fields__[name]
 
 
 class _Declared:
@@ -144,6 +138,7 @@ class _Declared:
             if dataclasses.is_dataclass(base)
             for field in dataclasses.fields(base)
         }
+        help_texts = _help_texts(sys.modules[cls.__module__])
         for name, hint in inspect.get_annotations(cls, eval_str=True).items():
             if typing.get_origin(hint) is typing.ClassVar:
                 continue
@@ -151,11 +146,10 @@ class _Declared:
             if not isinstance(field, dataclasses.Field):
                 field = setting(field)
             metadata = field.metadata
-            if not metadata["help"]:
-                text = _help_texts(cls.__module__).get((cls.__name__, name))
-                metadata = (
-                    metadata | {"help": text} if text else inherited[name]
-                )
+            if text := help_texts.get((cls.__name__, name)):
+                metadata = metadata | {"help": text}
+            elif "help" not in metadata:
+                metadata = inherited[name]
             metadata = metadata | {"kind": _KINDS[hint]}
             if inherited.get(name, metadata)["path"]:
                 metadata = metadata | {"path": True}
@@ -164,9 +158,9 @@ class _Declared:
 
 
 @functools.cache
-def _help_texts(module: str) -> dict[tuple[str, str], str]:
+def _help_texts(module: types.ModuleType) -> dict[tuple[str, str], str]:
     """The strings below fields in a module, by class and field, as one line."""
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    tree = ast.parse(inspect.getsource(module))
     return {
         (group.name, field.target.id): " ".join(below.value.value.split())
         for group in tree.body

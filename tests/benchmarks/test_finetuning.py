@@ -14,7 +14,7 @@ def test_every_row_is_measured(measure, image_folder, tmp_path, monkeypatch):
     encoder = models.Encoder("vgg8", width=0.1)
     encoder.build((None, 32, 32, 3))
     encoder.save_weights(tmp_path / "vgg8.weights.h5")
-    told, written = measure(
+    text, written = measure(
         "finetuning",
         implementations=("ce",),
         data_dir=str(image_folder),
@@ -37,7 +37,7 @@ def test_every_row_is_measured(measure, image_folder, tmp_path, monkeypatch):
         # Five test images of each of three classes.
         assert row["top_1"] * 15 == pytest.approx(round(row["top_1"] * 15))
         assert 0 <= row["ece"] <= 1 and 0 <= row["corruption_error"] <= 1
-    assert "| images 4 |    frozen |" in told
+    assert "| images 4 |    frozen |" in text
 
 
 def test_a_frozen_network_is_one_row():

@@ -30,15 +30,21 @@ class MadeUp(harness.Bench):
         "given": ("--peer_path", "json"),
     }
     AXES = {"rows": "rows"}
-    COLUMNS = (results.Column("ms", lambda p: 1e3 * p["seconds"], drawn=True),)
+    COLUMNS = (
+        results.Column("ms", lambda p: 1e3 * p["seconds"], plotted=True),
+    )
     PEERS = ("ours",)
     AGREEING = {"loss": 1e-4}
 
-    run_dir: str = harness.run_dir("made_up")
-    rows: tuple[int, ...] = settings.setting((2, 8), "Sizes.")
-    peer_path: str | None = settings.setting(None, "A file.")
-    rounds: int = settings.setting(2, "Rounds.", at_least=1)
-    max_memory_gb: float = settings.setting(8.0, "At most.", above=0)
+    run_dir: str = "runs/made_up"
+    rows: tuple[int, ...] = (2, 8)
+    """Sizes."""
+    peer_path: str | None = None
+    """A file."""
+    rounds: int = settings.setting(2, at_least=1)
+    """Rounds."""
+    max_memory_gb: float = settings.setting(8.0, above=0)
+    """At most."""
 
     def expected_gb(self, job, points):
         return float(job["rows"])
@@ -70,10 +76,12 @@ def test_rounds_are_interleaved_failures_not_repeated(tmp_path, jobs, capsys):
     written = harness.measure_all(bench)
     assert order(jobs) == "o2g2o2g2" + "o8g8o8"
     assert jobs[0].keys() == {"rows", "implementation", "peer_path", "threads"}
-    told = capsys.readouterr().out.splitlines()
-    assert told[0] == "rows 2, ours: ms 1000.00"
-    assert told[5] == "rows 8, given: failed: gone"
-    assert told[-1].endswith("given: skipped: about 9 GB, see --max_memory_gb")
+    lines_printed = capsys.readouterr().out.splitlines()
+    assert lines_printed[0] == "rows 2, ours: ms 1000.00"
+    assert lines_printed[5] == "rows 8, given: failed: gone"
+    assert lines_printed[-1].endswith(
+        "given: skipped: about 9 GB, see --max_memory_gb"
+    )
     assert written["left_out"] == ["peer needs no_such_module"]
     assert written["finished"] and written["prepared"] == ""
     # Of rounds 2/1 and 4/3, not of medians.
@@ -101,12 +109,12 @@ def test_an_unfinished_file_is_gone_on_from(tmp_path, jobs, monkeypatch):
     failed = {"job": points[1]["job"], "error": "failed: gone"}
     file.write_text(json.dumps({"points": [points[0], failed, other, {}]}))
     jobs.clear()
-    again = harness.measure_all(bench)
+    results_again = harness.measure_all(bench)
     assert order(jobs) == "g2o2g2"
-    assert again["points"][0] == points[0]
+    assert results_again["points"][0] == points[0]
     # Jobs of other settings stay in the file, and are not of the table.
     assert json.loads(file.read_text())["points"][-1] == other
-    assert len(again["table"]) == 2
+    assert len(results_again["table"]) == 2
     monkeypatch.setattr(MadeUp, "DETERMINISTIC", True)
     jobs.clear()
     harness.measure_all(bench)
@@ -144,7 +152,6 @@ def test_what_is_asked_for_must_be_there(tmp_path):
         ),
         ("step", {"architectures": ("vgg8",)}, "must be one of resnet18, resn"),
         ("step", {"batch_sizes": ()}, "--batch_sizes must have values"),
-        ("step", {"chunks": (1, 3)}, "--chunk_size must divide --batch_sizes"),
         ("step", {"chunk_size": 48}, "--chunk_size must divide --batch_sizes"),
         ("knn", {"k": 9, "bank": (8,)}, "--k must be at most --bank, 8, got 9"),
         ("serving", {"images": (1, 0)}, "--images must .* positive, got 1,0"),

@@ -44,8 +44,8 @@ def test_all_implementations_find_what_they_read(
     tmp_path, monkeypatch, measure
 ):
     monkeypatch.setattr(suite, "_MOST_FILES", 5)
-    told = suite.prepare(str(tmp_path), None, (8, 12), least=7)
-    assert re.match("2 JPEG files of .*/sklearn/datasets/images, ", told)
+    text = suite.prepare(str(tmp_path), None, (8, 12), least=7)
+    assert re.match("2 JPEG files of .*/sklearn/datasets/images, ", text)
     files = suite.list_files(str(tmp_path))
     contents = [pathlib.Path(file).read_bytes() for file in files]
     assert len(files) == 7 and contents[2:] == contents[:5]
@@ -93,8 +93,8 @@ def take(make, job, count=1):
 def test_arrays_come_in_turn_each_with_its_seeds(make_job, monkeypatch):
     job = make_job("memory", "identity")
     arrays = np.load(f"{job.folder}/48.npy")
-    got = take(suite.make_ours, job, 3)
-    np.testing.assert_array_equal(got, arrays[np.arange(12) % 3])
+    batches = take(suite.make_ours, job, 3)
+    np.testing.assert_array_equal(batches, arrays[np.arange(12) % 3])
     monkeypatch.setattr(
         suite, "make_policy", lambda name: lambda images, seeds: seeds
     )
@@ -127,8 +127,8 @@ def test_the_model_garden_distorts_every_image(make_job, tmp_path, monkeypatch):
     make_job = functools.partial(make_job, implementation="tfm")
     job = make_job("memory", "autoaugment")
     arrays = np.load(f"{job.folder}/48.npy")
-    got = take(make_peer, job, 2)
-    np.testing.assert_array_equal(got, 255 - arrays[np.arange(8) % 3])
+    batches = take(make_peer, job, 2)
+    np.testing.assert_array_equal(batches, 255 - arrays[np.arange(8) % 3])
     # Crops of these slopes differ in range, but not the file they are of.
     cropped = take(make_peer, make_job("jpeg", "autoaugment"))
     assert cropped.shape == (4, 48, 48, 3) and cropped.dtype == np.uint8
@@ -158,7 +158,7 @@ def test_peers_give_the_same_batches(kind, name, make_job):
 
 @pytest.mark.slow
 def test_the_input_pipeline_is_measured(image_folder, measure):
-    told, written = measure(
+    text, written = measure(
         "input",
         **{"data_dir": str(image_folder), "implementations": ("ours",)},
         **{"sizes": (8,), "policies": ("stacked_randaugment",)},
@@ -167,4 +167,4 @@ def test_the_input_pipeline_is_measured(image_folder, measure):
     # Half of the train and test images are JPEG files, the others PNG.
     assert written["prepared"].startswith(f"33 JPEG files of {image_folder}, ")
     assert len(written["points"]) == 1
-    assert re.search(r"policy stacked_randaugment \| +ours \| +[\d.]+ \|", told)
+    assert re.search(r"policy stacked_randaugment \| +ours \| +[\d.]+ \|", text)

@@ -138,13 +138,13 @@ def test_the_documents_numbers_are_gone_on_from(tmp_path, monkeypatch):
         if row["case"] == "step 2000"
     ] == [["0.529", "0.523", "0.539"], ["0.530", "0.520", "0.535"]]
     assert written["disagreements"] == []
-    told = results.describe(bench, written)
-    assert told.count("gradients off float64, seed ") == 6
+    text = results.describe(bench, written)
+    assert text.count("gradients off float64, seed ") == 6
 
 
 @pytest.mark.slow
 def test_ours_is_tested_as_it_learns(measure):
-    told, written = measure(
+    text, written = measure(
         "learning",
         **{"implementations": ("ours",), "seeds": 1, "steps": 25},
         **{"knn_every": 15, "batch_size": 32, "width": 0.125},
@@ -155,4 +155,4 @@ def test_ours_is_tested_as_it_learns(measure):
     # Chance is 0.1, and log(63).
     assert last["knn"] > 0.2
     assert first["loss"] == pytest.approx(math.log(63), rel=0.1)
-    assert "| step 25 | ours | 0." in told
+    assert "| step 25 | ours | 0." in text

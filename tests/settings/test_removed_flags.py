@@ -72,10 +72,10 @@ def test_objectives_print_their_fixed_margins():
 def test_a_fixed_value_is_read_without_a_message(tmp_path, recorded, capfd):
     path = tmp_path / "settings.flags"
     pretraining = old_flagfile(path)
-    again = settings.from_flagfile(
+    read_settings = settings.from_flagfile(
         config.PretrainSettings, path, recorded=recorded
     )
-    assert again == pretraining
+    assert read_settings == pretraining
     extra = "--fill= 128, 128,128", "--trust_coefficient=1e-3"
     assert (
         settings.from_flagfile(config.PretrainSettings, path, *extra)

@@ -25,18 +25,18 @@ def parse(settings_class, *arguments):
 
 @pytest.mark.parametrize("settings_class", PROGRAMS.values())
 def test_flags_have_the_dataclass_defaults_and_a_help_text(settings_class):
-    named = {}
+    values = {}
     if re.search("transfer|import|index|finetune.py", settings_class.__doc__):
-        named = {"data_dir": "y"}  # to another data set, which must be named
+        values = {"data_dir": "y"}  # to another data set, which must be named
     if "checkpoint" in settings_class.__dataclass_fields__:
-        named["checkpoint"] = "c"
+        values["checkpoint"] = "c"
     if "model" in settings_class.__dataclass_fields__:
-        named |= {"train_file": "t.tsv", "model": "m"}
-    arguments = [f"--{name}={value}" for name, value in named.items()]
+        values |= {"train_file": "t.tsv", "model": "m"}
+    arguments = [f"--{name}={value}" for name, value in values.items()]
     if settings_class is config.SearchSettings:
-        named, arguments = {"images": ("a.png",)}, ["--images=a.png"]
+        values, arguments = {"images": ("a.png",)}, ["--images=a.png"]
     parsed = parse(settings_class, "--run_dir=x", *arguments)
-    assert parsed == settings_class("x", **named)
+    assert parsed == settings_class("x", **values)
     for field in dataclasses.fields(settings_class):
         text = field.metadata["help"]
         assert text.endswith(".") and "\n" not in text, field.name
@@ -57,13 +57,13 @@ def test_flagfile_round_trip(tmp_path):
     )
     path = tmp_path / "settings.flags"
     path.write_text(settings.to_flagfile(pretraining))
-    again = settings.from_flagfile(config.PretrainSettings, path)
+    read_settings = settings.from_flagfile(config.PretrainSettings, path)
     # --overwrite is a word to one command, not part of the run.
-    assert again == dataclasses.replace(pretraining, overwrite=False)
+    assert read_settings == dataclasses.replace(pretraining, overwrite=False)
     changed = settings.from_flagfile(
         config.PretrainSettings, path, "--temperature=0.5"
     )
-    assert changed == dataclasses.replace(again, temperature=0.5)
+    assert changed == dataclasses.replace(read_settings, temperature=0.5)
     default = config.PretrainSettings("x")
     path.write_text(settings.to_flagfile(default))
     assert settings.from_flagfile(config.PretrainSettings, path) == default
@@ -219,8 +219,10 @@ def test_a_tilde_of_a_path_is_expanded(tmp_path, monkeypatch):
     )
     expected = f"{tmp_path}/run", f"{tmp_path}/images"
     assert (pretraining.run_dir, pretraining.data_dir) == expected
-    again = parse(config.PretrainSettings, "--flagfile=~/settings.flags")
-    assert again == pretraining
+    read_settings = parse(
+        config.PretrainSettings, "--flagfile=~/settings.flags"
+    )
+    assert read_settings == pretraining
     report = config.ReportSettings("x", runs=("~/a", "b"))
     assert report.runs == (f"{tmp_path}/a", "b")
     with pytest.raises(
@@ -248,7 +250,6 @@ def test_a_path_is_a_line_of_utf_8(path):
 BROKEN = [
     ({"run_dir": ""}, "--run_dir must be given"),
     ({"temperature": 0.0}, "--temperature must be above 0, got 0.0"),
-    ({"batch_size": 0}, "--batch_size must be at least 1, got 0"),
     ({"num_views": "8"}, "--num_views must be int, got '8'"),
     ({"num_views": True}, "--num_views must be int, got True"),
     ({"batch_size": 1}, "--batch_size must be at least 2 with --objective"),
@@ -257,24 +258,18 @@ BROKEN = [
     ({"warp_probability": 1.5}, "must be at most 1, got 1.5"),
     ({"formulation": "mean"}, "--formulation must be one of out, in, got"),
     ({"crop_area": (0.5,)}, "--crop_area must be empty or two numbers"),
-    ({"crop_area": (0.9, 0.5)}, "low <= high <= 1, got 0.9,0.5"),
     ({"epochs": 5, "warmup_epochs": 10}, "at most --epochs, got 10 and 5"),
     ({"batch_size": 10, "images_per_class": 3}, "must divide .*, got 3 and 10"),
     ({"keep_every": 15}, "--keep_every must be a multiple .*, got 15 and 10"),
     ({"profile": (3, 2)}, "--profile must be empty or two steps .*got 3,2"),
     ({"dataset": "folder"}, "--data_dir must be given with --dataset=f"),
     ({"skip_bad_images": True, "check_images": False}, "come with --check_im"),
-    ({"architecture": "vgg8", "stem": "cifar"}, "--stem must be auto for vgg8"),
+    ({"architecture": "vgg8", "stem": "cifar"}, "--stem must be left out"),
     ({"num_views": 4, "positives_cap": 2}, "--positives_cap .* at least 3"),
     ({"image_mean": (0.5,)}, "--image_mean must be three numbers"),
     ({"image_mean": (*"rgb",)}, r"must be tuple\[float, ...\], got \('r', 'g"),
-    ({"objective": "moco"}, "--objective must be one of supcon, simclr, n"),
     ({"objective": "simclr", "num_views": 1}, "--num_views must be at least 2"),
-    ({"objective": "triplet", "positives_cap": 3}, "left out .*: only supcon"),
-    ({"objective": "ce", "formulation": "in"}, "left out with --objective=ce"),
-    ({"paco_alpha": 0.5}, "--paco_alpha must be left out with --"),
     ({"label_smoothing": 0.1}, "left out with --objective=supcon: only ce can"),
-    ({"objective": "ce", "label_smoothing": 1.0}, "at most 0.9999, got 1.0"),
     ({"objective": "npairs", "paco_alpha": 5.0}, "npairs: only paco, paco.ce"),
     ({"data_service": "grpc://h:1", "auto_shard": "file"}, "must be element"),
     ({"objective": "bcl", "mixing": "mixup"}, "only supcon, ce, supcon.ce can"),
@@ -284,16 +279,8 @@ BROKEN = [
         "--positives must be soft or cosine with --mixing=cutmix, got any",
     ),
     (
-        {"objective": "ce", "mixing": "mixup", "positives": "cosine"},
-        "--positives must be left out with --objective=ce",
-    ),
-    (
         {"mixing": "mixup", "hierarchy": "names"},
         "--hierarchy must be left out with --mixing=mixup, got names",
-    ),
-    (
-        {"mixing": "mixup", "queue_size": 64},
-        "--queue_size must be left out with --mixing=mixup, got 64",
     ),
     ({"mixing": "mixup", "multi_label": True}, "--mixing must be left out for"),
 ]
@@ -324,9 +311,9 @@ def test_presets_parse_and_say_where_they_come_from(path, monkeypatch):
     monkeypatch.chdir(ROOT)  # where a preset that includes one looks for it
     header = path.read_text().split("\n--")[0]
     tool, options = re.search(r"python (tools/\S+) (.*)", header).groups()
-    first, *others = options.split()
+    first, *flags = options.split()
     assert first == f"--flagfile=flags/{path.name}"
-    settings.from_flagfile(PROGRAMS[tool], path, *others)
+    settings.from_flagfile(PROGRAMS[tool], path, *flags)
     assert "Cost" in header or "seconds" in header
 
 
@@ -413,10 +400,10 @@ def test_positives_follow_the_labels(tmp_path):
     ):
         pretraining = config.PretrainSettings("x", **options)
         path.write_text(settings.to_flagfile(pretraining))
-        again = settings.from_flagfile(
+        read_settings = settings.from_flagfile(
             config.PretrainSettings, path, "--positives=any"
         )
-        assert again == pretraining
+        assert read_settings == pretraining
     texts = config.FinetuneTextSettings(
         "x", model="m", train_file="t.tsv", positives="any"
     )
@@ -426,12 +413,17 @@ def test_positives_follow_the_labels(tmp_path):
 @dataclasses.dataclass(frozen=True)
 class Lists(settings.Settings):
     colors: tuple[str, ...] = settings.setting(
-        ("red", "blue"), "Colours.", choices=("red", "green", "blue")
+        ("red", "blue"), choices=("red", "green", "blue")
     )
-    words: tuple[str, ...] = settings.setting((), "Words.")
-    lines: tuple[str, ...] = settings.setting((), "Lines.", repeated=True)
-    limit: float | None = settings.setting(None, "Limit.", at_least=1)
-    silent: bool = settings.setting(False, "Silent.", resumable=True)
+    """Colours."""
+    words: tuple[str, ...] = ()
+    """Words."""
+    lines: tuple[str, ...] = settings.setting((), repeated=True)
+    """Lines."""
+    limit: float | None = settings.setting(None, at_least=1)
+    """Limit."""
+    silent: bool = settings.setting(False, resumable=True)
+    """Silent."""
 
 
 def test_a_field_with_another_default_has_the_help_and_rules_of_its_base():

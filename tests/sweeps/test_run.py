@@ -16,7 +16,7 @@ import types
 
 import pytest
 
-from supcon_tf import config, run_files, sweeps
+from supcon_tf import config, run_files, settings, sweeps
 from supcon_tf.disk import files
 from supcon_tf.sweeps import figure, grid, processes
 from supcon_tf.training import preemption
@@ -80,19 +80,43 @@ def read(path):
     return json.loads((path / "sweep.json").read_text())
 
 
+class CommandFork(forks.Fork):
+    """A command of a cell, in a process that need not import TensorFlow."""
+
+    def __init__(self, cell, part, *_):
+        self.log = cell.log
+        program = "from supcon_tf.cli import commands\ncommands.main()"
+        flags = settings.to_flags(part)
+        super().__init__(program, grid.TOOLS[type(part)].name, *flags)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        with self.log.open("a") as log:
+            log.writelines(self.communicate())
+
+
 def test_a_failed_cell_is_recorded_and_the_rest_goes_on(
-    tiny_settings, image_folder, tmp_path
+    tiny_settings, image_folder, tmp_path, monkeypatch
 ):
-    """Real processes, in a folder of an odd name: one finds no images."""
+    """In a folder of an odd name; one cell, a real process, has no images."""
+    start = processes.start
+
+    def start_or_fork(cell, part, *options):
+        is_real = cell.training.data_dir == "/nowhere"
+        return (start if is_real else CommandFork)(cell, part, *options)
+
+    monkeypatch.setattr(processes, "start", start_or_fork)
     flags = tmp_path / "linear.flags"
     flags.write_text("--epochs=5\n--crop_area=\n--nohorizontal_flip\n")
     path = tmp_path / test_paths.NAME / "sweep"
-    settings = config.SweepSettings(
-        **vars(tiny_settings(path)),
+    sweep_settings = config.SweepSettings(
+        **vars(tiny_settings(path, epochs=1)),
         **{"sweep": (f"data_dir=/nowhere,{image_folder}",), "parallel": 2},
         linear_flagfile=str(flags),
     )
-    results = sweeps.run_sweep(settings)
+    results = sweeps.run_sweep(sweep_settings)
     failed, finished = results["cells"]
     assert statuses(results) == ["failed", "finished"]
     assert failed["part"] == "pretraining"

@@ -48,10 +48,10 @@ def start_workers(services, address, *flags, count=2):
 
 def read_until_both_work(log):
     """Reads until two workers are amid their epochs."""
-    left = []  # more than is sent ahead
-    while not (len(left) == 2 and min(left) > 40):
+    remaining = []  # more than is sent ahead
+    while not (len(remaining) == 2 and min(remaining) > 40):
         log.read(1)
-        left = [log.steps - len(log.epochs[e]) for e in set(log.latest)]
+        remaining = [log.steps - len(log.epochs[e]) for e in set(log.latest)]
 
 
 class Log:
@@ -133,8 +133,8 @@ def test_workers_of_a_run_share_an_epoch(services, tiny_settings):
 
     iterators = [iter(views((index, 2))) for index in range(2)]
     parts = [next(iterator)[0] for _ in range(24) for iterator in iterators]
-    seen = {pair.tobytes() for part in parts for pair in part.numpy()}
-    assert len(seen) == 2 * 24 * 8
+    pairs = {pair.tobytes() for part in parts for pair in part.numpy()}
+    assert len(pairs) == 2 * 24 * 8
     mix = input_pipeline.mixing(settings, 3)
     mixed, labels = next(iter(views((0, 1), mix)))
     assert mixed.shape == (16, 2, 16, 16, 3)
@@ -179,7 +179,10 @@ def test_a_run_trains_on_a_service(services, tmp_path):
     ("flags", "message"),
     [
         ({"role": "worker"}, "--dispatcher must be the grpc:// address of"),
-        ({"role": "worker", "dispatcher": "h:1"}, "--role=worker, got h:1"),
+        (
+            {"role": "worker", "dispatcher": "h:1"},
+            "--dispatcher must be a grpc:// address, got h:1",
+        ),
         (
             {"role": "worker", "dispatcher": "grpc://h:1"},
             "--host must be the name of this machine with a dispatcher on an",

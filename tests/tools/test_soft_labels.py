@@ -19,6 +19,25 @@ BESIDE = {  # how a classifier learns, and what is said of it
 }
 
 
+@pytest.fixture(autouse=True)
+def traced_again():
+    yield
+    tf.config.run_functions_eagerly(False)
+
+
+def small_network():
+    """What is quick to trace."""
+    layers = keras.layers
+    return keras.Sequential(
+        [
+            keras.Input((16, 16, 3)),
+            layers.Conv2D(4, 4, 4),
+            layers.Flatten(),
+            layers.Dense(8),
+        ]
+    )
+
+
 def first_outputs(settings):
     """Soft labels of the first batch, its projections and logits at start."""
     images = input_pipeline.source(settings, "train")
@@ -45,12 +64,15 @@ def test_the_first_batch_has_the_loss_of_its_soft_labels(
     tiny_settings, capsys, mixing, objective, positives
 ):
     """That of NumPy's loops, of the very views; 12 images make a step."""
+    tf.config.run_functions_eagerly(True)  # nothing to trace for one step
     run = training.pretrain(
         tiny_settings(
             **BESIDE[objective],
             mixing=mixing,
             mixing_alpha=1.0,
             positives=positives,
+            architecture=f"{__name__}:small_network",
+            width=1.0,
             images_per_label=4,
             batch_size=12,
             num_views=3,
@@ -58,8 +80,8 @@ def test_the_first_batch_has_the_loss_of_its_soft_labels(
         )
     )
     kind = positives or "soft"
-    said = f", {mixing} of images and labels, {kind} positives; chance level"
-    assert said in capsys.readouterr().out
+    line = f", {mixing} of images and labels, {kind} positives; chance level"
+    assert line in capsys.readouterr().out
     soft, z, logits = first_outputs(run.recorded(config.PretrainSettings))
     assert ((soft > 0).sum(axis=1) == 2).sum() >= 3  # of two classes
     expected = np.mean(
@@ -97,8 +119,8 @@ def test_supcon_learns_from_mixed_images(tiny_settings, mixing, objective):
     assert 1 / 3 < figures[-1]["classifier_accuracy"] < 1
     restored = runs.Run.open(run.path).classifier("pretrained")
     assert restored.kernel.shape[1] == 3
-    again = run.recorded(config.PretrainSettings)
-    assert (again.mixing, again.positives) == (mixing, None)
+    recorded = run.recorded(config.PretrainSettings)
+    assert (recorded.mixing, recorded.positives) == (mixing, None)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The command lines as real processes, from image files to a SavedModel."""
+"""The command lines as processes, from image files to a SavedModel."""
 
 import csv
 import importlib.metadata
@@ -14,8 +14,16 @@ import sys
 import pytest
 
 import supcon_tf
-from supcon_tf import run_files
-from tests import forks
+from supcon_tf import (
+    config,
+    evaluation,
+    reports,
+    run_files,
+    serving,
+    training,
+)
+from supcon_tf.cli import commands
+from tests import forks, python_text
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 TINY = [
@@ -52,13 +60,13 @@ def supcon(*arguments):
 
 
 def test_the_console_script_has_the_tools_as_commands():
-    listed = supcon().stdout
+    list_text = supcon().stdout
     for path in (ROOT / "tools").glob("*.py"):
         if path.stem != "checkout":
-            assert f"\n  {path.stem} " in listed
-    told = supcon("evaluate", "--help").stdout
-    assert "\n  supcon evaluate --run_dir=" in told
-    assert "--knn_neighbors" in told
+            assert f"\n  {path.stem} " in list_text
+    help_text = supcon("evaluate", "--help").stdout
+    assert "\n  supcon evaluate --run_dir=" in help_text
+    assert "--knn_neighbors" in help_text
     wrong = supcon("evaluate", "--run_dir=/none", "stray")
     assert wrong.stderr == "error: arguments must be flags, got stray\n"
     unknown = supcon("train")
@@ -69,21 +77,20 @@ def test_the_console_script_has_the_tools_as_commands():
 def command_line_run(image_folder, tmp_path_factory):
     """All tools in a row, as a user calls them, outside the repository."""
     cwd = tmp_path_factory.mktemp("elsewhere")
-    data = ["--dataset=folder", f"--data_dir={image_folder}", "--epochs=2"]
+    data = ["--dataset=folder", f"--data_dir={image_folder}", "--epochs=1"]
     linear = ["--epochs=5", "--batch_size=16"]
     outputs = {
         "pretrain": run_uninstalled(
             "pretrain", "--run_dir=run", *data, *TINY, cwd=cwd
-        ),
-        "train_linear": run("train_linear", "--run_dir=run", *linear, cwd=cwd),
-        "evaluate": run("evaluate", "--run_dir=run", cwd=cwd),
-        "export": run("export", "--run_dir=run", cwd=cwd),
+        )
     }
-    for tool, argument in (
-        ("convert", "--formats=tflite_float32"),
-        ("predict", f"{image_folder}/test"),
+    for tool, arguments in (
+        ("train_linear", [*linear, "--crop_area=", "--nohorizontal_flip"]),
+        ("evaluate", []),
+        ("export", []),
+        ("predict", [f"{image_folder}/test"]),
     ):
-        outputs[tool] = run(tool, "--run_dir=run", argument, cwd=cwd)
+        outputs[tool] = run(tool, "--run_dir=run", *arguments, cwd=cwd)
     for tool, process in outputs.items():
         assert process.returncode == 0, f"{tool}: {process.stderr[-2000:]}"
         # No line of TensorFlow's C++ log or TFA's notice.
@@ -97,7 +104,7 @@ def test_the_run_directory_is_complete(command_line_run):
     assert {entry.name for entry in path.iterdir()} == {
         *("settings.flags", "classes.json", "images.json", "checkpoints"),
         "encoded",
-        *("metrics.jsonl", "tensorboard", "linear", "export", "converted"),
+        *("metrics.jsonl", "tensorboard", "linear", "export"),
     }
     for folder in (entry for entry in path.iterdir() if entry.is_dir()):
         assert folder.name in (*run_files.TAKEN_NAMES, "linear")
@@ -138,22 +145,30 @@ def test_table_and_predictions_are_the_evaluation(command_line_run):
     ):
         assert re.search(rf"{title} +{value:.4f}\n", table + "\n")
     rows = list(csv.DictReader(io.StringIO(outputs["predict"].stdout)))
-    right = [
+    hits = [
         row["predicted_class"] == pathlib.Path(row["path"]).parent.name
         for row in rows
     ]
     assert len(rows) == 21
-    assert sum(right) / 21 == pytest.approx(results["linear"]["top_1"])
+    assert sum(hits) / 21 == pytest.approx(results["linear"]["top_1"])
 
 
-def test_a_conversion_ends_with_its_table(command_line_run):
+@pytest.mark.slow
+def test_a_conversion_ends_with_its_table(copy_run, tmp_path):
     """And nothing of what the converter prints."""
-    process = command_line_run[1]["convert"]
+    copy_run(tmp_path / "run")
+    flags = "--run_dir=run", "--formats=tflite_float32"
+    process = run("convert", *flags, cwd=tmp_path)
     assert [line.split()[0] for line in process.stdout.splitlines()] == [
         *("versions", "devices", "data", "encoder", "classifier"),
         *("made", "converted", "MB", "float", "tflite_float32"),
     ]
     assert process.stderr == ""
+
+
+def test_every_command_calls_what_the_package_has():
+    code = pathlib.Path(commands.__file__).read_text()
+    assert not python_text.misfits(code)
 
 
 @pytest.mark.parametrize(
@@ -177,7 +192,7 @@ def test_wrong_input_is_one_line_and_leaves_nothing(
     assert not any(tmp_path.iterdir())
 
 
-def test_a_file_that_is_no_image_is_named_or_skipped(image_folder, tmp_path):
+def test_a_file_that_is_no_image_is_named(image_folder, tmp_path):
     shutil.copytree(image_folder, tmp_path / "images")
     bad = tmp_path / "images" / "train" / "mid" / "zz.jpg"
     bad.write_text("this is not an image")
@@ -187,34 +202,39 @@ def test_a_file_that_is_no_image_is_named_or_skipped(image_folder, tmp_path):
     assert "train/mid/zz.jpg" in process.stderr
     assert "skip_bad_images" in process.stderr
     assert not (tmp_path / "run").exists()
-    process = run("pretrain", *arguments, "--skip_bad_images", cwd=tmp_path)
-    assert process.returncode == 0, process.stderr[-2000:]
-    assert "48 train images" in process.stdout
-    assert "1 bad files skipped" in process.stdout
 
 
-def smaller_demo(folder):
-    """Code of the demo whose presets are quick to trace."""
-    shutil.copytree(ROOT / "flags", folder)
-    with open(folder / "supcon_digits_resnet18.flags", "a") as preset:
-        preset.write("--architecture=vgg8\n--augmentation=identity\n")
-    with open(folder / "linear_digits.flags", "a") as preset:
-        preset.write("--epochs=20\n")
-    return f"""import pathlib
-from supcon_tf.cli import commands
-commands.PRESETS = pathlib.Path({str(folder)!r})
-commands.run("demo")"""
+def test_the_demo_compares_two_runs(monkeypatch, capsys):
+    """Its commands and its table, without what takes minutes."""
+    pretrainings, linears, pages = [], [], []
+    monkeypatch.setattr(training, "pretrain", pretrainings.append)
+    monkeypatch.setattr(training, "train_linear", linears.append)
+    accuracies = {"demo/supcon": 0.75, "demo/untrained": 0.25}
+    monkeypatch.setattr(
+        evaluation,
+        "evaluate",
+        lambda settings: {"linear": {"top_1": accuracies[settings.run_dir]}},
+    )
+    monkeypatch.setattr(serving, "export", lambda settings: settings.run_dir)
+    monkeypatch.setattr(
+        reports, "write_report", lambda *arguments: pages.append(arguments)
+    )
+    commands.demo(config.DemoSettings("demo", epochs=7))
+    epochs = {part.run_dir: part.epochs for part in pretrainings}
+    assert epochs == {"demo/supcon": 7, "demo/untrained": 0}
+    assert [part.run_dir for part in linears] == [*epochs]
+    assert all(part.overwrite for part in (*pretrainings, *linears))
+    ((run_dirs, page, titles),) = pages
+    assert run_dirs == ["demo/untrained", "demo/supcon"]
+    assert page == "demo/report.html" and titles[1] == "SupCon"
+    output = capsys.readouterr().out
+    assert re.search(r"linear top-1 +0.2500 +0.7500\n", output)
+    assert "\nSavedModel       demo/supcon\n" in output
 
 
-@pytest.mark.parametrize(
-    "size", ["small", pytest.param("full", marks=pytest.mark.slow)]
-)
-def test_the_demo_ends_with_its_table(size, tmp_path):
-    if size == "small":
-        code = smaller_demo(tmp_path / "flags")
-        process = forks.run(code, "--epochs=2", cwd=tmp_path)
-    else:
-        process = run("demo", "--epochs=2", cwd=tmp_path)
+@pytest.mark.slow
+def test_the_demo_ends_with_its_table(tmp_path):
+    process = run("demo", "--epochs=2", cwd=tmp_path)
     assert process.returncode == 0, process.stderr[-2000:]
     table = process.stdout[process.stdout.index("360 held-out digits") :]
     rows = {line[:15].strip(): line[15:].split() for line in table.splitlines()}
@@ -225,6 +245,7 @@ def test_the_demo_ends_with_its_table(size, tmp_path):
     assert (tmp_path / "runs/demo/supcon/export/1/saved_model.pb").exists()
 
 
+@pytest.mark.slow
 def test_the_augmentation_is_shown(image_folder, tmp_path):
     """With every default but the images, which have no class folders."""
     photographs = image_folder / "train" / "mid"

@@ -4,11 +4,13 @@ import json
 import re
 import shlex
 import shutil
+import types
 
 import numpy as np
 import pytest
 
 from supcon_tf import config, data, run_files
+from supcon_tf.evaluation import by_functions
 from supcon_tf.host import trust
 from supcon_tf.training import builders, input_pipeline, runs
 from tests import forks, processes
@@ -106,8 +108,8 @@ def test_a_data_set(folder):
     assert "mine:shapes: 48 train images of 3 classes" in process.stdout
     unnamed = EVALUATE.replace("--dataset=mine:shapes", "")
     assert "--dataset must name mine:shapes again" in refused(folder, unnamed)
-    other = EVALUATE.replace("mine:shapes", "mine:gray")
-    assert "be that of runs/shapes, mine:shapes, got" in refused(folder, other)
+    gray = EVALUATE.replace("mine:shapes", "mine:gray")
+    assert "be that of runs/shapes, mine:shapes, got" in refused(folder, gray)
     # The commands of a report name what they need.
     *_, evaluate, export = run.commands("linear")
     assert "--dataset=mine:shapes" in evaluate and "mine:" in export
@@ -120,21 +122,18 @@ def test_an_augmentation(working_dir):
     changed = input_pipeline.augmentation(settings)(images, seeds).numpy()
     assert (changed[0] == changed[2]).all() and changed[0].any()
     assert (changed[0] != changed[1]).all()
-    shutil.copytree("runs/shapes", "runs/longer")
-    more = "--resume", "--run_dir=runs/longer", "--epochs=2"
-    process = tool(working_dir, PRETRAIN, *more)
-    assert process.returncode == 0, process.stderr
-    assert "resumed" in process.stdout and "2/2" in process.stdout
+    shutil.copytree("runs/shapes", "runs/again")
+    resume = "--resume", "--run_dir=runs/again"
     # Of the run's own flagfile alone nothing is imported, of one's own it is.
-    command = "tools/pretrain.py --flagfile=runs/longer/settings.flags"
-    named = "--dataset=mine:shapes", "--objective=mine:neighbours"
-    line = refused(working_dir, command, *more, *named)
+    command = "tools/pretrain.py --flagfile=runs/again/settings.flags"
+    functions = "--dataset=mine:shapes", "--objective=mine:neighbours"
+    line = refused(working_dir, command, *resume, *functions)
     assert "--augmentation must name mine:darker again" in line
-    shutil.copy("runs/longer/settings.flags", "mine.flags")
-    process = tool(
-        working_dir, "tools/pretrain.py --flagfile=mine.flags", *more
-    )
+    shutil.copy("runs/again/settings.flags", "mine.flags")
+    command = "tools/pretrain.py --flagfile=mine.flags"
+    process = tool(working_dir, command, *resume)
     assert process.returncode == 0, process.stderr
+    assert "resumed" in process.stdout
 
 
 def test_an_objective(working_dir):
@@ -146,13 +145,11 @@ def test_an_objective(working_dir):
     process = tool(
         working_dir,
         PRETRAIN,
-        "--objective=mine:neighbours+ce",
-        "--run_dir=runs/joint",
+        *("--objective=mine:neighbours+ce", "--run_dir=runs/joint"),
+        "--epochs=0",
     )
     assert process.returncode == 0, process.stderr
     assert "a loss of your own, weight 0.5; cross-entropy" in process.stdout
-    (figures,) = run_files.RunDirectory("runs/joint").metrics()
-    assert figures["classifier_loss"] > 0
     with pytest.raises(
         ValueError, match="--mixing must be left out with --obj"
     ):
@@ -177,33 +174,45 @@ def test_a_measure(folder):
     page = (folder / "runs/page/report.html").read_text()
     row = re.search(r"class_gap(?:<[^>]*>|\s)+([\d.]+)", page)
     assert row[1] == f"{measured['class_gap']:.3f}"
-    for name, words in (
+    wrong = EVALUATE.replace("mine:gap", "mine:words")
+    assert "--measures mine:words must return a dict" in refused(folder, wrong)
+    again = json.loads(stage.evaluation_file.read_text())["measures"]
+    assert again == measured
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
         ("words", "mine:words must return a dict of finite numbers by names "),
         ("dotted", "mine:dotted must return a dict of finite numbers by name"),
         ("nan", "mine:nan must return a dict of finite numbers by names with"),
-        ("gap,mine:gap", "must return other names than those before it, got c"),
-        ("gone", "--measures must be package.module:function that can be impo"),
-        ("neighbours", "must be a function of (representations, labels)"),
-    ):
-        command = EVALUATE.replace("mine:gap", f"mine:{name}")
-        assert words in refused(folder, command)
-    again = json.loads(stage.evaluation_file.read_text())["measures"]
-    assert again == measured
+        ("gap gap", "must return other names than those before it, got class"),
+        ("gone", "must be package.module:function that can be imported, got "),
+        ("neighbours", "must be a function of .representations, labels., got"),
+    ],
+)
+def test_a_wrong_measure_is_named(names, message, working_dir):
+    test = types.SimpleNamespace(
+        representations=np.eye(6, dtype=np.float32), labels=np.arange(6) % 2
+    )
+    functions = [f"mine:{name}" for name in names.split()]
+    with pytest.raises(ValueError, match=f"`measures` .*{message}"):
+        by_functions.measure(functions, test)
 
 
 WRONG = (
     ("dataset", "arrays", "mine:arrays must return a data.Source, as data.fr"),
     ("dataset", "gray", "--channels must be those of mine:gray, 1, got 3"),
-    ("dataset", "neighbours", "must be a function of (split, data_dir), got"),
     ("dataset", "number", "(split, data_dir), got <class 'int'>"),
     ("augmentation", "as_floats", "shape and dtype that it takes, ("),
-    ("augmentation", "gone", "mine:gone: module 'mine' has no attribute 'go"),
     ("objective", "nothing", "must return a keras.losses.Loss, got <class '"),
     ("objective", "gone+ce", "imported, got mine:gone+ce: module 'mine' has"),
 )
 
 
-@pytest.mark.parametrize(("flag", "function", "words"), WRONG)
+@pytest.mark.parametrize(
+    ("flag", "function", "words"), WRONG, ids=[row[1] for row in WRONG]
+)
 def test_what_is_wrong_is_one_line_and_begins_no_run(
     flag, function, words, folder
 ):

@@ -55,7 +55,7 @@ def test_settings_refuse_wrong_options_of_a_tpu():
         (pretrain, "run", tpu, "--run_dir must be a gs:// path .*, got run$"),
         (linear, "run", tpu, "--run_dir must be a gs:// path"),
         (pretrain, "gs://b/run", local, "--data_dir must be a gs:// .*images$"),
-        (pretrain, "run", {"tpu": "name"}, "--tpu must come with --strategy=t"),
+        (pretrain, "run", {"tpu": "name"}, "--tpu must be left out with --str"),
     ):
         with pytest.raises(ValueError, match=message):
             make(run_dir, **options)
