@@ -451,9 +451,3 @@ def test_a_split_by_class_needs_four_classes_and_no_splits(
         ValueError, match="must have 4 classes or more .* got 3"
     ):
         load(root, split_by="class")
-    with pytest.raises(ValueError, match="`split_by` must be one of"):
-        load(root, split_by="file")
-    with pytest.raises(
-        ValueError, match="must be image except for folders and"
-    ):
-        data.load("digits", split_by="class")
