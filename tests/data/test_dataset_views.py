@@ -97,6 +97,7 @@ def small_model():
     return models.SupConModel(network, models.ProjectionHead(8, (8,)))
 
 
+@pytest.mark.slow  # the tutorial of Keras fits such views
 def test_a_folder_by_keras_trains_and_validates(image_folder):
     photos = keras.utils.image_dataset_from_directory(
         image_folder / "train", image_size=(SIDE, SIDE), batch_size=20
