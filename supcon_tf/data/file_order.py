@@ -44,12 +44,6 @@ def fields(
     Raises:
       ValueError: an image cannot be decoded, or a file is damaged.
     """
-    exceptions.require(
-        check_images or not skip_bad_images,
-        "`check_images` must be True for `skip_bad_images` to find the bad "
-        "images",
-        check_images,
-    )
     keys = make_keys()
     positions = np.arange(len(keys))
     inspected_fields = {}
@@ -57,7 +51,7 @@ def fields(
         inspected = inspection.inspect(
             None if "://" in set_name else set_name,
             keys,
-            lambda positions: _at(split_records, positions, len(keys)),
+            lambda rows: sources.numbered_at(split_records, rows, len(keys)),
             read_image,
         )
         bad = np.flatnonzero(~inspected.is_image)
@@ -74,15 +68,9 @@ def fields(
             worker_records = without(
                 worker_records, read_image, inspected.digests[bad]
             )
-        positions = np.flatnonzero(inspected.is_image)
-        inspected = inspected.part(positions)
-        inspection.check_depth(inspected, set_name)
-        inspected_fields = {
-            "image_size": inspected.common_side,
-            "digests": inspected.digests,
-            "skipped": tuple(map(example_name, bad)),
-            "turned": tuple(map(example_name, positions[inspected.is_turned])),
-        }
+        positions, inspected_fields = inspection.source_fields(
+            inspected, example_name, set_name
+        )
     exceptions.require(
         len(positions) > 0, f"{set_name} must have images that can be read", 0
     )
@@ -112,21 +100,6 @@ def without(
     )
 
 
-def _at(
-    split_records: tf.data.Dataset, positions: np.ndarray, count: int
-) -> tf.data.Dataset:
-    """(position, record) of the records at `positions`."""
-    numbered = split_records.enumerate()
-    if len(positions) == count:
-        return numbered
-    is_wanted = np.zeros(count, bool)
-    is_wanted[positions] = True
-    is_wanted = tf.constant(is_wanted)
-    return numbered.filter(
-        lambda position, _: tf.gather(is_wanted, position)
-    ).take(len(positions))
-
-
 def _refuse(
     split_records: tf.data.Dataset,
     read_image: ReadImage,
@@ -136,7 +109,7 @@ def _refuse(
     example_name: Callable[[int], str],
 ) -> None:
     """Raises ValueError with the bad examples, and the reason of the first."""
-    ((_, record),) = _at(split_records, bad[:1], count)
+    ((_, record),) = sources.numbered_at(split_records, bad[:1], count)
     reason = inspection.reason(lambda: read_image(record))
     names = exceptions.listed([example_name(position) for position in bad[:6]])
     raise exceptions.InvalidValue(

@@ -130,7 +130,11 @@ def make_views(
         that of the source; images with weights are mixed; or as
         `check_service`.
     """
-    mixed.check(source, mix)
+    exceptions.require(
+        mix is None or source.weights is None,
+        "`mix` must be None for images with weights",
+        type(mix).__name__,
+    )
     if images_per_class is not None:
         source = sampling.class_balanced(source, batch_size, images_per_class)
     size = resolve_image_size(source, image_size)

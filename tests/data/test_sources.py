@@ -122,7 +122,7 @@ def test_gray_arrays_become_rgb(shape):
         (noise(2, 8, 8, 3), [0, 2], ["a", "b"],
          r"`labels` must be in 0..1, got 0..2"),
         (noise(2, 8, 8, 3), [0, 1], ["crane", "dog", "crane"],
-         "`class_names` must be different names, got crane more than once"),
+         "must have a name of its own for every class, got crane"),
         (noise(2, 8, 8, 3), [-1, 0], None,
          r"`labels` must be in 0..0, got -1..0"),
     ],
