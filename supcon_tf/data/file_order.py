@@ -55,18 +55,24 @@ def fields(
             read_image,
         )
         bad = np.flatnonzero(~inspected.is_image)
+        if len(bad) and not skip_bad_images:
+            ((_, record),) = sources.numbered_at(
+                split_records, bad[:1], len(keys)
+            )
+            reason = inspection.reason(lambda: read_image(record))
+            names = exceptions.listed([*map(example_name, bad[:6])])
+            raise exceptions.InvalidValue(
+                f"{set_name} must hold only readable JPEG and PNG images, got "
+                f"{len(bad)} bad ones of {len(keys)}: {names} (the first: "
+                f"{reason}). Leave them out with `skip_bad_images`"
+            )
         if len(bad):
-            if not skip_bad_images:
-                _refuse(
-                    split_records,
-                    read_image,
-                    bad,
-                    len(keys),
-                    set_name,
-                    example_name,
+            # Positions would not do: they differ in the files of a worker.
+            unwanted = tf.constant(np.unique(inspected.digests[bad]))
+            worker_records = worker_records.filter(
+                lambda record: tf.reduce_all(
+                    inspection.digest(read_image(record)) != unwanted
                 )
-            worker_records = without(
-                worker_records, read_image, inspected.digests[bad]
             )
         positions, inspected_fields = inspection.source_fields(
             inspected, example_name, set_name
@@ -83,37 +89,3 @@ def fields(
         "fingerprint": lambda: sources.fingerprint(make_keys()[positions]),
     }
     return record_fields | inspected_fields, positions
-
-
-def without(
-    dataset: tf.data.Dataset, read_image: ReadImage, digests: np.ndarray
-) -> tf.data.Dataset:
-    """The records without images of these digests.
-
-    Positions would not do: they differ in the files of a worker.
-    """
-    unwanted = tf.constant(np.unique(digests))
-    return dataset.filter(
-        lambda record: tf.reduce_all(
-            inspection.digest(read_image(record)) != unwanted
-        )
-    )
-
-
-def _refuse(
-    split_records: tf.data.Dataset,
-    read_image: ReadImage,
-    bad: np.ndarray,
-    count: int,
-    set_name: str,
-    example_name: Callable[[int], str],
-) -> None:
-    """Raises ValueError with the bad examples, and the reason of the first."""
-    ((_, record),) = sources.numbered_at(split_records, bad[:1], count)
-    reason = inspection.reason(lambda: read_image(record))
-    names = exceptions.listed([example_name(position) for position in bad[:6]])
-    raise exceptions.InvalidValue(
-        f"{set_name} must hold only readable JPEG and PNG images, got "
-        f"{len(bad)} bad ones of {count}: {names} (the first: {reason}). Leave "
-        "them out with `skip_bad_images`"
-    )

@@ -151,9 +151,16 @@ def make_views(
     )
     worker, workers = shard
     if data_service is not None:
-        batches = service.rows_of_worker(
-            batches, data_service, job_name, batch_size // workers, workers
+        exceptions.require(
+            workers == 1 or job_name is not None,
+            "`job_name` must be given, the same on all workers of a run, for "
+            "else each of them would get all batches",
+            job_name,
         )
+        if workers > 1:  # All share the job, and get their rows of any batch.
+            rows = batch_size // workers
+            batches = batches.rebatch(rows, drop_remainder=True)
+        batches = service.through_service(batches, data_service, job_name)
     if mix is not None:
         batches = mixed.by_step(batches, mix, seed, start_step, worker)
     return batches

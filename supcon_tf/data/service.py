@@ -66,38 +66,6 @@ def through_service(
     return dataset.apply(remote).with_options(dataset.options())
 
 
-def rows_of_worker(
-    batches: tf.data.Dataset,
-    address: str,
-    job_name: str | None,
-    rows: int,
-    workers: int,
-) -> tf.data.Dataset:
-    """The batches that a service gives to one of the workers of a run.
-
-    A worker gets its number of rows of any batch: the workers share the job.
-
-    Args:
-      batches: of `make_views`, of the whole batch size, on every worker.
-      address: as of `through_service`.
-      job_name: as of `through_service`; of several workers, the same on all.
-      rows: of a batch of one worker.
-      workers: of the run.
-
-    Raises:
-      ValueError: several workers have no `job_name`, or as `check_service`.
-    """
-    if workers > 1:
-        exceptions.require(
-            job_name is not None,
-            "`job_name` must be given, the same on all workers of a run, for "
-            "else each of them would get all batches",
-            job_name,
-        )
-        batches = batches.rebatch(rows, drop_remainder=True)
-    return through_service(batches, address, job_name)
-
-
 def check_service(address: str, seconds: float = _START_SECONDS) -> None:
     """Raises unless a tf.data service answers: TensorFlow would just wait.
 

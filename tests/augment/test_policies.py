@@ -78,12 +78,6 @@ def test_same_everywhere(policy):
     inputs.assert_same_everywhere(policy, images, inputs.seeds(12))
 
 
-@pytest.mark.slow
-def test_large_images_are_the_same_everywhere():
-    policy = augment.SimAugment(strength=1.0, **_ALWAYS)
-    inputs.assert_same_everywhere(policy, _images(6, 224), inputs.seeds(6))
-
-
 @pytest.mark.parametrize("name", ["imagenet", "rand", "sim"])
 def test_seeds_decide(name):
     policy = _POLICIES[name]

@@ -153,37 +153,22 @@ def test_replicas_train_on_views(mirrored_strategy):
     assert np.isfinite(history.history["loss"]).all()
 
 
-@pytest.mark.parametrize(
-    ("photos", "options", "message"),
-    [
-        (lambda: noise(), {}, "`dataset` must be a tf.data.Dataset; data.from"),
-        (
-            lambda: dataset().map(lambda image, label: image),
-            {},
-            "must yield .image, label",
-        ),
-        (
-            lambda: dataset().map(
-                lambda image, label: (tf.cast(image, tf.int32), label)
-            ),
-            {"batch_size": 2},
-            "uint8 or floats in 0..255, got ",
-        ),
-        (lambda: dataset(), {}, "`batch_size` must be given for a dataset w"),
-        (
-            lambda: dataset().batch(2),
-            {"batch_size": 2},
-            "and for no other one, got 2",
-        ),
-        (lambda: dataset().batch(2), {"num_views": 0}, "`num_views` must be"),
-        (
-            lambda: dataset().batch(2),
-            {"augmentation": "simaugmnt"},
-            "`augmentation` must be one of identity, autoaugment.*'simaugmnt'",
-        ),
-        (lambda: dataset().batch(2), {"augmentation": 3}, "must be a name, a "),
-    ],
-)
-def test_bad_arguments_are_named(photos, options, message):
-    with pytest.raises(ValueError, match=message):
-        data.views_of(photos(), **options)
+def test_bad_arguments_are_named():
+    photos, batches = dataset(), dataset().batch(2)
+    integers = photos.map(
+        lambda image, label: (tf.cast(image, tf.int32), label)
+    )
+    without_labels = photos.map(lambda image, label: image)
+    for images, options, message in (
+        (noise(), {}, "`dataset` must be a tf.data.Dataset; data.from"),
+        (without_labels, {}, "must yield .image, label"),
+        (integers, {"batch_size": 2}, "uint8 or floats in 0..255, got "),
+        (photos, {}, "`batch_size` must be given for a dataset w"),
+        (batches, {"batch_size": 2}, "and for no other one, got 2"),
+        (batches, {"num_views": 0}, "`num_views` must be"),
+        (batches, {"augmentation": "simaugmnt"},
+         "`augmentation` must be one of identity, autoaugment.*'simaugmnt'"),
+        (batches, {"augmentation": 3}, "must be a name, a "),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=message):
+            data.views_of(images, **options)

@@ -332,15 +332,6 @@ def test_a_rare_class_may_be_missing_in_test(image_root):
     assert load(image_root, "test").labels.tolist() == [0, 0]
 
 
-def test_a_test_split_of_unseen_classes_has_its_own(image_root):
-    for number, name in enumerate(("cat", "dog")):
-        (image_root / "test" / name).rename(image_root / f"test/bird_{number}")
-    assert load(image_root).class_names == ("cat", "dog")
-    test = load(image_root, "test")
-    assert test.class_names == ("bird_0", "bird_1")
-    assert test.labels.tolist() == [0, 0, 1]
-
-
 def test_names_in_any_bytes_and_form(image_root):
     """Bytes that are no UTF-8, letters in two forms, brackets, links."""
     for split in ("train", "test"):

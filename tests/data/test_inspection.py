@@ -2,10 +2,6 @@
 
 import os
 import pathlib
-import signal
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -141,34 +137,6 @@ def test_the_cache_keeps_what_was_read_last(cache_home, monkeypatch):
         n for n in "abcde" if cache.read(n, keys, {"x": keys.copy()}).any()
     ]
     assert cached_names == ["e"]
-
-
-@pytest.mark.slow
-def test_a_write_that_is_killed_leaves_a_whole_file(cache_home):
-    """Or none; a second process may write the same file meanwhile."""
-    program = (
-        "import numpy as np\nfrom supcon_tf.data import cache\n"
-        "keys = np.arange(10**6, dtype=np.uint64)\n"
-        "while True:\n"
-        "    cache.write('set', keys, {'x': np.arange(10**6)})\n"
-        "    print(flush=True)\n"
-    )
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", program], stdout=subprocess.PIPE
-        )
-        for _ in range(2)
-    ]
-    for process in processes:
-        process.stdout.readline()
-    time.sleep(0.05)
-    for process in processes:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    columns = {"x": np.zeros(10**6, int)}
-    keys = np.arange(10**6, dtype=np.uint64)
-    assert cache.read("set", keys, columns).all()
-    np.testing.assert_array_equal(columns["x"], np.arange(10**6))
 
 
 def test_duplicates_are_found_between_splits(folder):
