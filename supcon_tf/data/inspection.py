@@ -138,7 +138,7 @@ def reason(read: Callable[[], tf.Tensor]) -> str:
 
 
 def source_fields(
-    inspection: Inspection, name_of: Callable[[int], str], set_name: str
+    inspection: Inspection, name_example: Callable[[int], str], set_name: str
 ) -> tuple[np.ndarray, dict[str, object]]:
     """The positions of the images, and the fields of a `Source` on them.
 
@@ -152,8 +152,8 @@ def source_fields(
     return positions, {
         "image_size": images.common_side,
         "digests": images.digests,
-        "skipped": tuple(map(name_of, bad)),
-        "turned": tuple(map(name_of, positions[images.is_turned])),
+        "skipped": tuple(map(name_example, bad)),
+        "turned": tuple(map(name_example, positions[images.is_turned])),
     }
 
 

@@ -253,38 +253,31 @@ def _stored_paths(
     """
     stored, missing = [], set()
     for path in paths:
-        stored_path = next((f for f in _forms(path) if _exists(root, f)), None)
+        forms = (
+            path,
+            unicodedata.normalize("NFC", path),
+            unicodedata.normalize("NFD", path),
+            path.replace("\\", "/"),
+        )
+        stored_path = next((f for f in forms if _exists(root, f)), None)
         if stored_path is None:
             missing.add(path)
         stored.append(path if stored_path is None else stored_path)
     if missing and not skip_bad_images:
-        _refuse_missing(manifest, missing)
+        missing_lines = [
+            f"{name} ({line})"
+            for line, (name,) in rows.read_rows(manifest, ["path"])
+            if name in missing
+        ]
+        raise exceptions.InvalidValue(
+            f"{manifest} must name files that are there, got {len(missing)} "
+            "that are not: "
+            f"{exceptions.listed(missing_lines, _MAX_LISTED)}; leave them out "
+            "with `skip_bad_images`"
+        )
     return stored
-
-
-def _forms(path: str) -> tuple[str, ...]:
-    """A path, and its forms on other systems."""
-    return (
-        path,
-        unicodedata.normalize("NFC", path),
-        unicodedata.normalize("NFD", path),
-        path.replace("\\", "/"),
-    )
 
 
 def _exists(root: str, path: str) -> bool:
     location = image_files.full_path(root, path)
     return "://" in location or os.path.isfile(location)  # a regular file
-
-
-def _refuse_missing(manifest: str, missing: Collection[str]) -> None:
-    missing_lines = [
-        f"{name} ({line})"
-        for line, (name,) in rows.read_rows(manifest, ["path"])
-        if name in missing
-    ]
-    raise exceptions.InvalidValue(
-        f"{manifest} must name files that are there, got {len(missing)} "
-        f"that are not: {exceptions.listed(missing_lines, _MAX_LISTED)}; leave "
-        "them out with `skip_bad_images`"
-    )

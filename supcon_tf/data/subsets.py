@@ -134,7 +134,9 @@ def with_labels(source: sources.Source, labels: np.ndarray) -> sources.Source:
     return dataclasses.replace(source, **fields)
 
 
-def of_classes(source: sources.Source, names: Sequence[str]) -> sources.Source:
+def select_classes(
+    source: sources.Source, names: Sequence[str]
+) -> sources.Source:
     """The examples of some classes, which are the classes of the result.
 
     A source in file order is held in memory, as of `subset`.

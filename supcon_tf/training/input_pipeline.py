@@ -32,7 +32,7 @@ def source(
     """
     images = _all_classes(settings, split, shard)
     if settings.unknown_classes:
-        images = subsets.of_classes(images, _known_names(settings, images))
+        images = subsets.select_classes(images, _known_names(settings, images))
     if split == "train" and isinstance(settings, config.PartSettings):
         return _draw_images(settings, images)
     if split == "test" and settings.drop_duplicates:
@@ -45,7 +45,7 @@ def unknown_source(settings: config.DataSettings) -> data.Source | None:
     if not settings.unknown_classes:
         return None
     images = _all_classes(settings, "test")
-    return subsets.of_classes(images, settings.unknown_classes)
+    return subsets.select_classes(images, settings.unknown_classes)
 
 
 def _known_names(

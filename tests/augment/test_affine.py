@@ -127,7 +127,7 @@ def test_cutout_is_a_filled_square(height, width):
         np.testing.assert_array_equal(result, np.asarray(image))
 
 
-def test_what_goes_far_leaves_fill_alone():
+def test_maps_far_outside_leave_the_fill_alone():
     far = np.array([1e4, -1e4, 1e9, -1e9, 3e38, -3e38])
     pictures = _pictures(len(far), 32, 32)
     expected = np.broadcast_to(np.uint8(_FILL), pictures.shape)

@@ -84,7 +84,7 @@ def test_probability_is_that_of_a_layer(recorded):
 
 @pytest.mark.slow(but=["v0", "svhn", "4.0"])
 @pytest.mark.parametrize("policy", [*_POLICIES, 0.5, 4.0, 10.0])
-def test_views_are_exactly_what_pil_makes_of_the_draws(policy, recorded):
+def test_views_are_exactly_pil_by_the_draws(policy, recorded):
     """Of the tables, or of RandAugment at a magnitude."""
     images, fill = inputs.noise(150, 32, 32, 3).numpy(), (7, 130, 250)
     if policy in _POLICIES:

@@ -16,7 +16,7 @@ def images(count=8, side=16):
 
 
 @pytest.mark.parametrize("name", named._NAMED)
-def test_a_name_is_what_the_flag_makes_of_it(name):
+def test_names_and_flags_give_the_same_policy(name):
     by_flag = input_pipeline.augmentation(
         config.PretrainSettings("run", augmentation=name)
     )
@@ -32,7 +32,7 @@ def test_every_choice_of_the_flag_has_a_name():
     assert all(name in str(error.value) for name in named._NAMED)
 
 
-def test_a_policy_stays_what_it_is():
+def test_policies_are_returned_unchanged():
     policy = augment.SimAugment()
     assert augment.policy(policy) is policy
     assert augment.policy(None) is None

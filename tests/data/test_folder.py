@@ -78,7 +78,7 @@ def make_empty_files(root, counts):
             (root / name / f"{i:04d}.jpg").touch()
 
 
-def test_made_split_is_seeded_and_has_its_share(tmp_path):
+def test_a_split_by_hash_is_seeded_and_has_its_share(tmp_path):
     make_empty_files(tmp_path, {"a": 1000, "b": 2000})
     train, test = (load(tmp_path, split) for split in SPLITS)
     assert set(train.ids) | set(test.ids) == {
@@ -244,15 +244,13 @@ def test_files_of_other_kinds_are_no_images(image_root):
          "one sub-folder per class.*no folder"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_with_a_folder_is_named(
-    image_root, change, options, message
-):
+def test_mistakes_in_a_folder_are_named(image_root, change, options, message):
     subprocess.run(change, shell=True, check=True, cwd=image_root)
     with pytest.raises(ValueError, match=message):
         load(image_root, **options)
 
 
-def test_too_few_images_to_split(tmp_path):
+def test_few_images_are_split(tmp_path):
     make_empty_files(tmp_path, {"a": 1, "b": 1})
     for fraction in (0.0, 1.0, 20):
         with pytest.raises(ValueError, match=rf"in \(0, 1\), got {fraction}"):
@@ -369,7 +367,7 @@ def test_runs_beside_the_classes_are_no_classes(tmp_path):
         load(tmp_path)
 
 
-def test_what_is_no_regular_file_is_not_read(image_root):
+def test_pipes_devices_and_broken_links_are_not_read(image_root):
     cat = image_root / "train/cat"
     os.mkfifo(cat / "pipe.png")
     (cat / "zero.jpg").symlink_to("/dev/zero")

@@ -67,7 +67,7 @@ def test_inspected_images_are_not_read_again(folder, counts):
     assert counts == [7, 3, 2, 1]
 
 
-def test_a_bad_image_is_remembered_until_it_is_mended(folder, counts):
+def test_a_bad_image_is_cached_until_its_file_changes(folder, counts):
     bad = folder / "train/a/00.png"
     bad.write_bytes(b"no image")
     for _ in range(2):
@@ -79,7 +79,7 @@ def test_a_bad_image_is_remembered_until_it_is_mended(folder, counts):
     assert counts == [7, 1]
 
 
-def test_what_evaluation_would_refuse_is_bad(folder):
+def test_an_image_that_evaluation_refuses_is_bad(folder):
     """More scans than are decoded for anybody: not after the training."""
     from tests.data.test_image_bytes import with_scans
 
@@ -107,7 +107,7 @@ def test_images_that_exif_turns_are_told(folder, order):
     assert len(again.turned) == 3
 
 
-def test_a_cache_that_cannot_be_used_is_none(folder, counts, cache_home):
+def test_a_damaged_cache_is_ignored(folder, counts, cache_home):
     load(folder)
     (file,) = cache_home.iterdir()
     contents = file.read_bytes()
@@ -124,7 +124,7 @@ def test_a_cache_that_cannot_be_used_is_none(folder, counts, cache_home):
     assert counts == [7] * 3
 
 
-def test_the_cache_keeps_what_was_read_last(cache_home, monkeypatch):
+def test_the_cache_keeps_the_files_that_were_read_last(cache_home, monkeypatch):
     monkeypatch.setattr(cache, "_MAX_BYTES", 12_000)
     keys = np.arange(400, dtype=np.uint64)
     for name in "abcde":

@@ -164,7 +164,7 @@ def test_weights_come_with_the_views(images):
         ("images/0.png,a,test,1\n", "training images of every class"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named_by_line(images, rows, message):
+def test_wrong_rows_are_named_by_line(images, rows, message):
     with pytest.raises(ValueError, match=message):
         load(images, "a.csv", "path,label,split,weight\n" + rows)
 

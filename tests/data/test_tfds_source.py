@@ -317,21 +317,21 @@ def parts_of_two(directory):
 
 def test_workers_share_the_files(three_files_dir):
     """One of two workers has two files, the other one."""
-    _, held = parts_of_two(three_files_dir)
-    assert [len(levels) for levels in held] == [20, 10]
-    assert held[0] | held[1] == set(range(30))
+    _, levels = parts_of_two(three_files_dir)
+    assert [*map(len, levels)] == [20, 10]
+    assert levels[0] | levels[1] == set(range(30))
 
 
 @pytest.mark.slow
 def test_the_worker_of_one_file_reads_it_twice(three_files_dir):
-    parts, held = parts_of_two(three_files_dir)
+    parts, part_levels = parts_of_two(three_files_dir)
     _, all_draws = levels_and_draws(load(three_files_dir), 6)
     for i, part in enumerate(parts):
         assert part.num_examples == 30 and part.shard == (i, 2)
         levels, draws = levels_and_draws(part, 6, shard=(i, 2))  # [6, 5]
         for epoch in np.split(levels, 2):  # 15 images.
-            assert set(epoch.flat) <= held[i]
-            assert len(set(epoch.flat)) == min(15, len(held[i]))
+            assert set(epoch.flat) <= part_levels[i]
+            assert len(set(epoch.flat)) == min(15, len(part_levels[i]))
         assert (levels[:3] != levels[3:]).any()
         # The draws are those of the same rows of the whole batch.
         assert (draws == all_draws[:, 5 * i : 5 * (i + 1)]).all()
@@ -339,7 +339,7 @@ def test_the_worker_of_one_file_reads_it_twice(three_files_dir):
     assert (late == levels[4:]).all()
 
 
-def test_what_cannot_be_shared(three_files_dir):
+def test_shards_that_do_not_fit_are_refused(three_files_dir):
     message = r"the 3 files of tiny_photos/1.0.0 \(train\), got "
     for shard in ((0, 4), (3, 3)):
         with pytest.raises(ValueError, match=message + rf"\({shard[0]}"):
@@ -381,7 +381,7 @@ def test_a_set_can_be_class_balanced(tfds_dir, monkeypatch):
         ("no_such_set", "`dataset` must name a TFDS set, got tfds:no_such_set"),
     ],
 )
-def test_what_a_set_lacks_is_named(tfds_dir, name, message):
+def test_missing_splits_and_features_are_named(tfds_dir, name, message):
     with pytest.raises(ValueError, match=message):
         load(tfds_dir, name)
 
@@ -404,7 +404,7 @@ def test_a_broken_installation_names_the_pin(monkeypatch, module):
         data.load("tfds:tiny_photos", "train")
 
 
-def test_only_a_set_of_it_imports_tfds():
+def test_only_tfds_sets_import_tfds():
     """Which takes seconds; a fork has imported the whole package."""
     program = "import sys; assert 'tensorflow_datasets' not in sys.modules"
     assert forks.run(program).returncode == 0
@@ -431,7 +431,7 @@ def test_one_channel_is_read_if_asked(tfds_dir):
         load(tfds_dir, channels=1)
 
 
-def test_what_evaluation_would_refuse_is_found_before(tfds_dir):
+def test_images_that_evaluation_refuses_are_named(tfds_dir):
     checking = {"name": "tiny_mixed", "check_images": True}
     with pytest.raises(
         ValueError, match=r"tiny_mixed \(train\) must hold .* 2 bad ones of 12"

@@ -57,7 +57,7 @@ def contents(source, seeds=None):
     ]
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_written_records_are_read(tmp_path):
     lines = write(tmp_path, shard_examples=6)
     assert lines[0] == "train-00000-of-00004  5 of 20 images"
     assert lines[-1] == "test-00001-of-00002  7 of 7 images"
@@ -197,7 +197,7 @@ def test_foreign_files(tmp_path, values):
     assert load(tmp_path, **FOREIGN).num_examples == 5
 
 
-def test_what_is_wrong_is_named(tmp_path):
+def test_mistakes_are_named(tmp_path):
     with pytest.raises(ValueError, match="`data_dir` must be a folder"):
         load(tmp_path / "none")
     with pytest.raises(ValueError, match="must hold TFRecord files .* got 0"):
@@ -289,6 +289,8 @@ def test_weights_are_written_and_read(tmp_path):
     gray = [level for level, _ in contents(written)]
     np.testing.assert_allclose(written.weights, weights[gray], rtol=1e-6)
     assert load(tmp_path, "test").weights is None
+    in_memory = subsets.subset(written, np.arange(3, 20))
+    np.testing.assert_array_equal(in_memory.weights, written.weights[3:])
     part = load(tmp_path, shard=(1, 3))
     unchanged = {"crop_area": None, "horizontal_flip": False}
     views = data.make_views(part, 6, shard=(1, 3), **unchanged)

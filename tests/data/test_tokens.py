@@ -54,7 +54,7 @@ def test_training_is_a_function_of_the_step():
     np.testing.assert_array_equal(examples[0][0], tokens[:10, :17])
 
 
-def test_what_is_wrong_is_named():
+def test_mistakes_are_named():
     tokens = padded_tokens(3, 5)
     for change, message in (
         ({"tokens": tokens[..., 0]}, r"`tokens` must be \[batch, 1 \+ length"),
