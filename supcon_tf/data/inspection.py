@@ -221,7 +221,7 @@ def _decode_all(
         ) from error
 
 
-# As a function it is traced once, not for every split.
+# TensorFlow traces this function once, not for every split.
 @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
 def _probe(contents: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """The row of an image; an image that evaluation refuses is an error."""

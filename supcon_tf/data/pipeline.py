@@ -80,8 +80,8 @@ def make_views(
     its example. Every epoch is a fresh permutation cut into `steps_per_epoch`
     full batches. Order and views depend on (seed, epoch, position in the epoch,
     view) alone, so that `start_step` enters the same sequence at any step. A
-    data service gives the views in another order. They are mixed behind it,
-    since mixing depends on the step.
+    data service gives the views in another order. The images are mixed behind
+    the service, since mixing depends on the step.
 
     Args:
       source: the training split.
@@ -121,8 +121,8 @@ def make_views(
       An infinite dataset of (views [batch_size / count, num_views, S, S, C] of
       the type of the source, labels [batch_size / count] int32); for a source
       with weights, a third element has them, [batch_size / count] float32.
-      Models of this package read its epochs: `fit` needs no steps, and a second
-      `fit` goes on with it.
+      Models of this package read the epochs of the dataset: `fit` needs no
+      steps, and a second `fit` goes on with the sequence.
 
     Raises:
       ValueError: an argument is out of range, the images have no common size
@@ -346,7 +346,7 @@ def endless(batches: tf.data.Dataset) -> tf.data.Dataset:
 def read_image(
     source: sources.Source, record: sources.Record, *, decode: bool
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Reads one example; `decode` its image if it is a file."""
+    """Reads one example; with `decode`, an image file becomes pixels."""
     image, label = tracing.rewritten(source.read)(record)
     if decode and image.dtype == tf.string:
         image = images.decode_trusted(image)

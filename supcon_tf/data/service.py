@@ -82,8 +82,8 @@ def check_service(address: str, seconds: float = _START_SECONDS) -> None:
       `address` must be grpc://host:port, got localhost:5000
 
     Raises:
-      ValueError: nothing can be reached at `address` within seconds, it is
-        not a dispatcher of this TensorFlow, or it has no workers.
+      ValueError: nothing can be reached at `address` within seconds, or the
+        server is no dispatcher of this TensorFlow, or has no workers.
     """
     rule = "`address` must be that of a running tools/data_service.py"
     message = f"{rule}, got {address}"
@@ -119,8 +119,8 @@ def start_dispatcher(
 
     Args:
       port: to listen on; 0 takes a free port.
-      journal: directory of the dispatcher's state: started again with it and
-        the same port, it goes on. None keeps the state in memory.
+      journal: directory of the dispatcher's state: a dispatcher that is started
+        with the same journal and port goes on. None keeps the state in memory.
       host: name of this machine by which workers and trainers reach it. At any
         but localhost the dispatcher is open to all networks, without a
         password, and a warning says so: see `listening`.
@@ -149,7 +149,7 @@ def start_worker(
     port: int = 0,
     seconds: float = _START_SECONDS,
 ) -> service.WorkerServer:
-    """Starts a worker, which makes epochs of its own.
+    """Starts a worker, which makes epochs that no other worker makes.
 
     Args:
       dispatcher: its address, grpc://host:port.
@@ -186,8 +186,8 @@ def _connect(address: str, message: str, seconds: float = 0.0) -> None:
     """Returns once a process listens at a grpc:// address.
 
     Raises:
-      ValueError: it is no such address, or no process listens within seconds;
-        then the message begins with `message`.
+      ValueError: `address` is of another form, or no process listens within
+        seconds; then the message begins with `message`.
     """
     host, _, port = address.removeprefix("grpc://").rpartition(":")
     exceptions.require(

@@ -65,8 +65,9 @@ def _matrices(count: int, side: int) -> np.ndarray:
     return matrices
 
 
-@pytest.mark.parametrize("entry", _MOVES)
-@pytest.mark.parametrize("fill", [_FILL, _GRAY])
+@pytest.mark.parametrize(
+    "entry, fill", [(1, _FILL), (3, _GRAY), (2, _GRAY), (5, _FILL)]
+)
 def test_moves_are_exactly_pil(entry, fill):
     values = _signed(_MOVES[entry]).astype(np.float64)
     for height, width in _SHAPES:

@@ -56,10 +56,9 @@ def test_dispatch_gives_each_image_its_operation_and_arguments():
     assert result.shape == images.shape
 
 
-@pytest.mark.parametrize("count, side", [(5, 1), (6, 20)])
-def test_policy_keeps_shape_and_dtype(policy, count, side):
-    views = policy(_images(count, side), inputs.seeds(count))
-    assert views.shape == (count, side, side, 3) and views.dtype == tf.uint8
+def test_policies_take_images_of_one_pixel(policy):
+    views = policy(_images(5, 1), inputs.seeds(5))
+    assert views.shape == (5, 1, 1, 3) and views.dtype == tf.uint8
 
 
 def test_all_off_changes_nothing():

@@ -279,17 +279,6 @@ def test_a_fresh_process_reads_the_files(tfds_dir):
     assert (class_names, num_test) == (["a", "b", "c"], 3)
 
 
-@pytest.mark.slow
-def test_views_of_a_set(tfds_dir):
-    source = load(tfds_dir)
-    levels, _ = levels_and_draws(source, 6)
-    first, second = levels.reshape(2, 30)
-    assert sorted(first) == sorted(second) == list(range(30))
-    assert (first != second).any()
-    resumed, _ = levels_and_draws(source, 1, start_step=5)
-    assert (resumed == levels[5]).all()
-
-
 def show_seed(images, seeds):
     """A policy that puts a number drawn from the seed beside the level."""
     draws = tf.cast(seeds[:, 0] % 200, tf.uint8)[:, None, None]
