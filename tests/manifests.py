@@ -7,7 +7,7 @@ import yaml
 
 def documents(path):
     """The objects of a file, in their order."""
-    return [d for d in yaml.safe_load_all(path.read_text()) if d]
+    return [*filter(None, yaml.safe_load_all(path.read_text()))]
 
 
 def pod_specs(value):
@@ -22,4 +22,5 @@ def pod_specs(value):
 
 def mounts(container):
     """Volume names by the directory where a container finds them."""
-    return {m["mountPath"]: m["name"] for m in container["volumeMounts"]}
+    volumes = container["volumeMounts"]
+    return {volume["mountPath"]: volume["name"] for volume in volumes}

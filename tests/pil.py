@@ -1,4 +1,4 @@
-"""The named operations on one image in PIL: the oracle of the policies."""
+"""The named operations on an image in PIL: the oracle of the policies."""
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageEnhance, ImageOps
@@ -20,7 +20,7 @@ def apply(
     center: tuple[float, float] = (0.5, 0.5),
     fill: tuple[int, int, int] = GRAY,
 ) -> np.ndarray:
-    """One operation on [height, width, 3] uint8; `center` in shares."""
+    """An operation on [height, width, 3] uint8; `center` in shares."""
     image = Image.fromarray(pixels)
     if name in _ENHANCERS:
         image = getattr(ImageEnhance, name)(image).enhance(argument)

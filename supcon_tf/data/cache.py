@@ -58,11 +58,11 @@ def write(name: str | None, keys: np.ndarray, columns: Columns) -> None:
         return
     stored_keys, stored = _load(name, columns)
     _, is_same = _find(np.sort(keys), stored_keys)
-    kept_rows = np.flatnonzero(~is_same)[: 4 * max(len(keys), 10_000)]
-    keys = np.concatenate([keys, stored_keys[kept_rows]])
+    earlier_rows = np.flatnonzero(~is_same)[: 4 * max(len(keys), 10_000)]
+    keys = np.concatenate([keys, stored_keys[earlier_rows]])
     keys, first = np.unique(keys, return_index=True)  # rising
     rows = {
-        column: np.concatenate([values, stored[column][kept_rows]])[first]
+        column: np.concatenate([values, stored[column][earlier_rows]])[first]
         for column, values in columns.items()
     }
     path = _path(name)

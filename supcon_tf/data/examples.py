@@ -66,20 +66,11 @@ def make_examples(
             lambda record: _read_view(source, record, size),
             num_parallel_calls=tf.data.AUTOTUNE,
         ).batch(batch_size)
-        batches = _cache_if_small(batches, source, size, positions)
+        count = source.num_examples if positions is None else len(positions)
+        total = count * size**2 * source.channels * source.dtype.size
+        if total <= _MAX_CACHED:
+            batches = batches.cache()
     return batches.prefetch(tf.data.AUTOTUNE).with_options(pipeline.options())
-
-
-def _cache_if_small(
-    batches: tf.data.Dataset,
-    source: sources.Source,
-    size: int,
-    positions: npt.ArrayLike | None,
-) -> tf.data.Dataset:
-    """The batches, cached in memory if they are small enough."""
-    count = source.num_examples if positions is None else len(positions)
-    total = count * size**2 * source.channels * source.dtype.size
-    return batches.cache() if total <= _MAX_CACHED else batches
 
 
 def _read_view(

@@ -44,12 +44,6 @@ def fields(
     Raises:
       ValueError: an image cannot be decoded, or a file is damaged.
     """
-    exceptions.require(
-        check_images or not skip_bad_images,
-        "`check_images` must be True for `skip_bad_images` to find the bad "
-        "images",
-        check_images,
-    )
     keys = make_keys()
     positions = np.arange(len(keys))
     inspected_fields = {}
@@ -57,32 +51,32 @@ def fields(
         inspected = inspection.inspect(
             None if "://" in set_name else set_name,
             keys,
-            lambda positions: _at(split_records, positions, len(keys)),
+            lambda rows: sources.numbered_at(split_records, rows, len(keys)),
             read_image,
         )
         bad = np.flatnonzero(~inspected.is_image)
-        if len(bad):
-            if not skip_bad_images:
-                _refuse(
-                    split_records,
-                    read_image,
-                    bad,
-                    len(keys),
-                    set_name,
-                    example_name,
-                )
-            worker_records = without(
-                worker_records, read_image, inspected.digests[bad]
+        if len(bad) and not skip_bad_images:
+            ((_, record),) = sources.numbered_at(
+                split_records, bad[:1], len(keys)
             )
-        positions = np.flatnonzero(inspected.is_image)
-        inspected = inspected.part(positions)
-        inspection.check_depth(inspected, set_name)
-        inspected_fields = {
-            "image_size": inspected.common_side,
-            "digests": inspected.digests,
-            "skipped": tuple(map(example_name, bad)),
-            "turned": tuple(map(example_name, positions[inspected.is_turned])),
-        }
+            reason = inspection.reason(lambda: read_image(record))
+            names = exceptions.listed([*map(example_name, bad[:6])])
+            raise exceptions.InvalidValue(
+                f"{set_name} must hold only readable JPEG and PNG images, got "
+                f"{len(bad)} bad ones of {len(keys)}: {names} (the first: "
+                f"{reason}). Leave them out with `skip_bad_images`"
+            )
+        if len(bad):
+            # Positions would not do: they differ in the files of a worker.
+            unwanted = tf.constant(np.unique(inspected.digests[bad]))
+            worker_records = worker_records.filter(
+                lambda record: tf.reduce_all(
+                    inspection.digest(read_image(record)) != unwanted
+                )
+            )
+        positions, inspected_fields = inspection.source_fields(
+            inspected, example_name, set_name
+        )
     exceptions.require(
         len(positions) > 0, f"{set_name} must have images that can be read", 0
     )
@@ -95,52 +89,3 @@ def fields(
         "fingerprint": lambda: sources.fingerprint(make_keys()[positions]),
     }
     return record_fields | inspected_fields, positions
-
-
-def without(
-    dataset: tf.data.Dataset, read_image: ReadImage, digests: np.ndarray
-) -> tf.data.Dataset:
-    """The records without images of these digests.
-
-    Positions would not do: they differ in the files of a worker.
-    """
-    unwanted = tf.constant(np.unique(digests))
-    return dataset.filter(
-        lambda record: tf.reduce_all(
-            inspection.digest(read_image(record)) != unwanted
-        )
-    )
-
-
-def _at(
-    split_records: tf.data.Dataset, positions: np.ndarray, count: int
-) -> tf.data.Dataset:
-    """(position, record) of the records at `positions`."""
-    numbered = split_records.enumerate()
-    if len(positions) == count:
-        return numbered
-    is_wanted = np.zeros(count, bool)
-    is_wanted[positions] = True
-    is_wanted = tf.constant(is_wanted)
-    return numbered.filter(
-        lambda position, _: tf.gather(is_wanted, position)
-    ).take(len(positions))
-
-
-def _refuse(
-    split_records: tf.data.Dataset,
-    read_image: ReadImage,
-    bad: np.ndarray,
-    count: int,
-    set_name: str,
-    example_name: Callable[[int], str],
-) -> None:
-    """Raises ValueError with the bad examples, and the reason of the first."""
-    ((_, record),) = _at(split_records, bad[:1], count)
-    reason = inspection.reason(lambda: read_image(record))
-    names = exceptions.listed([example_name(position) for position in bad[:6]])
-    raise exceptions.InvalidValue(
-        f"{set_name} must hold only readable JPEG and PNG images, got "
-        f"{len(bad)} bad ones of {count}: {names} (the first: {reason}). Leave "
-        "them out with `skip_bad_images`"
-    )

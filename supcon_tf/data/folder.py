@@ -266,9 +266,19 @@ def _list_files(
         for class_folder in folders.get(class_name, ()):
             path = os.path.join(data_dir, class_folder)
             listing = image_names.list_folder(path)
-            _check_flat(path, class_folder, listing)
-            if not check_images:  # else the inspection finds such files
-                _check_regular(path, listing)
+            exceptions.require(
+                not listing.folders,
+                f"class folder `{image_names.readable(class_folder)}` must "
+                "hold image files only, not folders of classes or of other "
+                f"splits than {partition.NAMES}",
+                f"the folder `{(listing.folders or [''])[0]}` in {path}",
+            )
+            # Nobody may open pipes and devices; the inspection finds them.
+            exceptions.require(
+                check_images or not listing.special,
+                "`data_dir` must hold only regular files",
+                f"{exceptions.listed(listing.special)} in {path}",
+            )
             prefix = os.path.join(class_folder, "")
             paths += [prefix + name for name in listing.images]
             others += [prefix + name for name in listing.others]
@@ -283,25 +293,3 @@ def _list_files(
             + (f" but {os.path.basename(others[0])}" if others else "")
         )
     return paths, np.array(labels, np.int64), ignored
-
-
-def _check_regular(path: str, listing: image_names.Listing) -> None:
-    """Raises ValueError for pipes and devices, which nobody may open."""
-    exceptions.require(
-        not listing.special,
-        "`data_dir` must hold only regular files",
-        f"{exceptions.listed(listing.special)} in {path}",
-    )
-
-
-def _check_flat(
-    path: str, class_folder: str, listing: image_names.Listing
-) -> None:
-    """Raises ValueError for folders below the folder of a class."""
-    exceptions.require(
-        not listing.folders,
-        f"class folder `{image_names.readable(class_folder)}` must hold image "
-        "files only, not folders of classes or of other splits than "
-        f"{partition.NAMES}",
-        f"the folder `{(listing.folders or [''])[0]}` in {path}",
-    )

@@ -41,11 +41,11 @@ def decode_jpeg(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
     """Decodes a JPEG file of any colour type, baseline or progressive.
 
     Shapes and `max_pixels` are as in `images.decode_image`; here None is
-    `_MOST_PIXELS`.
+    `_MAX_PIXELS`.
 
     Raises:
-      tf.errors.InvalidArgumentError: it has too many pixels or scans, or ends
-        too early.
+      tf.errors.InvalidArgumentError: the file has too many pixels or scans, or
+        ends too early.
     """
     height, width, _ = tf.unstack(tf.io.extract_jpeg_shape(contents))
     contents = _require_pixels(contents, height, width, max_pixels, "JPEG")
@@ -75,8 +75,8 @@ def decode_png(contents: tf.Tensor, max_pixels: int | None) -> tf.Tensor:
     an error to libpng. An animation gives its static image.
 
     Raises:
-      tf.errors.InvalidArgumentError: it has too many pixels or texts that may
-        be compressed, or is truncated or damaged.
+      tf.errors.InvalidArgumentError: the file has too many pixels or texts that
+        may be compressed, or is truncated or damaged.
     """
     # Zeros stand for what the file lacks: a cut past its end is an error whose
     # message holds the file. libpng checks the rest of the header.
@@ -154,8 +154,8 @@ def require(
     ]
     # One string: TensorFlow puts each string in brackets.
     sentence = tf.strings.join(parts)
-    # The bare operation: tf.debugging.Assert puts a branch around it, which
-    # makes the graph of all decoders twice as slow to build and to start.
+    # The bare operation: tf.debugging.Assert adds a branch, with which the
+    # graph of all decoders is twice as slow to build and to start.
     check = tf.raw_ops.Assert(condition=condition, data=[sentence])
     with tf.control_dependencies([check] if check is not None else []):
         return tf.identity(value)

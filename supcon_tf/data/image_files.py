@@ -49,48 +49,32 @@ def make_source(
     Raises:
       ValueError: a file is no image, or a class or the split has none.
     """
-    exceptions.require(
-        check_images or not skip_bad_images,
-        "`check_images` must be True for `skip_bad_images` to find the bad "
-        "images",
-        check_images,
-    )
     folder = os.path.join(root, "")
     locations = [full_path(folder, path) for path in paths]
     ids = [image_names.readable(path) for path in paths]
     encoded = tf.constant([*map(os.fsencode, locations)], tf.string)
-    is_image, skipped = np.ones(len(ids), bool), ()
-    image_size = digests = keys = None
-    turned = ()
+    positions, keys, fields = np.arange(len(ids)), None, {"image_size": None}
     if check_images:
         keys = _keys(paths, locations)
         inspected = _inspect(root, encoded, keys)
-        is_image = inspected.is_image
-        skipped = tuple(ids[row] for row in np.flatnonzero(~is_image))
-        if skipped and not skip_bad_images:
-            _refuse(root, encoded, ids, is_image)
-        inspected = inspected.part(is_image)
-        inspection.check_depth(inspected, root)
-        image_size, digests = inspected.common_side, inspected.digests
-    positions = np.flatnonzero(is_image)
-    if check_images:
-        turned = tuple(ids[row] for row in positions[inspected.is_turned])
+        if not (skip_bad_images or inspected.is_image.all()):
+            _refuse(root, encoded, ids, inspected.is_image)
+        positions, fields = inspection.source_fields(
+            inspected, ids.__getitem__, root
+        )
     labels = labels[positions]
     _check_classes(root, split, class_names, labels, hint)
     return sources.Source(
         name=name,
         split=split,
         class_names=tuple(class_names),
-        image_size=image_size,
-        skipped=skipped,
         ignored=tuple(map(image_names.readable, ignored)),
-        turned=turned,
         ids=tuple(ids[row] for row in positions),
-        digests=digests,
         fingerprint=lambda: sources.fingerprint(
             _keys(paths, locations)[positions]
         ),
         faults=lambda: _faults(root, encoded, _keys(paths, locations), keys),
+        **fields,
         **sources.by_index(
             tf.gather(encoded, positions),
             labels,

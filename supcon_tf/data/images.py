@@ -79,11 +79,11 @@ def _decoder(max_pixels: int | None) -> tf.types.experimental.GenericFunction:
 
 
 def decode_trusted(contents: tf.Tensor) -> tf.Tensor:
-    """Decodes one JPEG or PNG file of one's own, without a check before it.
+    """Decodes one JPEG or PNG file that was checked before, without a check.
 
-    The pixels are those of `decode_image`, whose checks take longer than a
-    small file does, and their graph a tenth of a second to start. What is
-    neither is not refused, if TensorFlow knows it. Shapes are the same.
+    The pixels and shapes are those of `decode_image`, whose checks take longer
+    than the decoding of a small file, and whose graph takes a tenth of a second
+    to start. Files of other formats are decoded if TensorFlow can decode them.
 
     Raises:
       tf.errors.InvalidArgumentError: `contents` is truncated, or no image.

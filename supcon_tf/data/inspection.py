@@ -137,7 +137,27 @@ def reason(read: Callable[[], tf.Tensor]) -> str:
     return NOTHING
 
 
-def check_depth(inspection: Inspection, set_name: str) -> None:
+def source_fields(
+    inspection: Inspection, name_example: Callable[[int], str], set_name: str
+) -> tuple[np.ndarray, dict[str, object]]:
+    """The positions of the images, and the fields of a `Source` on them.
+
+    Raises:
+      ValueError: PNG files of 16 bits use a small range.
+    """
+    positions = np.flatnonzero(inspection.is_image)
+    bad = np.flatnonzero(~inspection.is_image)
+    images = inspection.part(positions)
+    _check_depth(images, set_name)
+    return positions, {
+        "image_size": images.common_side,
+        "digests": images.digests,
+        "skipped": tuple(map(name_example, bad)),
+        "turned": tuple(map(name_example, positions[images.is_turned])),
+    }
+
+
+def _check_depth(inspection: Inspection, set_name: str) -> None:
     """Raises ValueError for PNG files of 16 bits that use a small range.
 
     A decoder keeps the high byte of 16 bits: values of 12 bits, as in X-rays
@@ -201,6 +221,8 @@ def _decode_all(
         ) from error
 
 
+# TensorFlow traces this function once, not for every split.
+@tf.function(input_signature=[tf.TensorSpec([], tf.string)])
 def _probe(contents: tf.Tensor) -> tuple[tf.Tensor, ...]:
     """The row of an image; an image that evaluation refuses is an error."""
     image = images.decode_image(contents)

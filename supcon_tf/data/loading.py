@@ -132,6 +132,12 @@ def load(
     split = "validation" if split == "val" else split
     exceptions.require_one_of(("train", "test", "validation"), "split", split)
     exceptions.require_one_of(partition.SPLIT_BY, "split_by", split_by)
+    exceptions.require(
+        check_images or not skip_bad_images,
+        "`check_images` must be True for `skip_bad_images` to find the bad "
+        "images",
+        check_images,
+    )
     if data_dir is None:
         dataset, data_dir = _kind_of(os.fspath(dataset))
     else:

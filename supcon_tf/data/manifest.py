@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import dataclasses
 import itertools
 import math
@@ -21,31 +20,24 @@ _MAX_LISTED = 3  # bad rows or labels in a message
 
 
 @dataclasses.dataclass(frozen=True)
-class _Rows:
-    """The rows of a split, in order; a million of them in little memory.
+class _Table:
+    """The rows of a manifest, in order.
 
     Attributes:
       paths: as in the file.
-      labels: indices of the label fields, of `_Table.texts`.
-      weights: 1 where the file has none.
+      splits: [rows] train, test or val; "" where the file has none.
+      texts: the different label fields.
+      fields: [rows] indices in `texts`.
+      weights: [rows] float32, 1 where the file has none.
+      is_multi_label: whether a field may hold several labels.
     """
 
-    paths: list[str] = dataclasses.field(default_factory=list)
-    labels: array.array = dataclasses.field(
-        default_factory=lambda: array.array("q")
-    )
-    weights: array.array = dataclasses.field(
-        default_factory=lambda: array.array("f")
-    )
-
-    def part(self, is_chosen: np.ndarray) -> _Rows:
-        """Some of the rows, by a mask."""
-        chosen = np.flatnonzero(is_chosen)
-        return _Rows(
-            [self.paths[row] for row in chosen],
-            array.array("q", np.array(self.labels)[chosen].tobytes()),
-            array.array("f", np.array(self.weights)[chosen].tobytes()),
-        )
+    paths: list[str]
+    splits: np.ndarray
+    texts: list[str]
+    fields: np.ndarray
+    weights: np.ndarray
+    is_multi_label: bool
 
 
 def load_manifest(
@@ -79,29 +71,32 @@ def load_manifest(
         None,
     )
     table = _read(data_dir)
-    train, test = _train_and_test(
+    is_train, is_test = _train_and_test(
         data_dir, table, test_fraction, split_seed, split_by
     )
     if split == "validation":
-        test = _validation(data_dir, table)
+        is_test = _validation(data_dir, table)
     label_lists = [
         label_fields.split(text, table.is_multi_label) for text in table.texts
     ]
     split_names = (
-        sorted({name for text in {*part.labels} for name in label_lists[text]})
-        for part in (train, test)
+        sorted({name for field in fields for name in label_lists[field]})
+        for fields in map(
+            np.unique, (table.fields[is_train], table.fields[is_test])
+        )
     )
     class_names = partition.class_names(*split_names, split, data_dir)
     class_ids = {name: label for label, name in enumerate(class_names)}
-    part = train if split == "train" else test
-    labels = np.array(part.labels)
+    chosen = np.flatnonzero(is_train if split == "train" else is_test)
+    labels = table.fields[chosen]
     if table.is_multi_label:
         labels = label_fields.multi_hot(label_lists, class_ids)[labels]
     else:
         text_ids = [class_ids.get(name, -1) for (name,) in label_lists]
         labels = np.array(text_ids, np.int64)[labels]
     root = os.path.join(os.path.dirname(data_dir), "")
-    paths = _stored_paths(data_dir, root, part.paths, skip_bad_images)
+    paths = [table.paths[row] for row in chosen]
+    paths = _stored_paths(data_dir, root, paths, skip_bad_images)
     return image_files.make_source(
         "manifest",
         split,
@@ -111,34 +106,19 @@ def load_manifest(
         labels,
         check_images=check_images,
         skip_bad_images=skip_bad_images,
-        weights=_scale_weights(data_dir, np.array(part.weights)),
+        weights=_scale_weights(data_dir, table.weights[chosen]),
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Table:
-    """All rows of a manifest.
-
-    Attributes:
-      splits: the rows of each split, "" for rows without a split.
-      texts: the different label fields.
-      is_multi_label: whether a field may hold several labels.
-    """
-
-    splits: dict[str, _Rows]
-    texts: list[str]
-    is_multi_label: bool
-
-
 def _read(path: str) -> _Table:
-    splits = {name: _Rows() for name in ("", "train", "test", "val")}
+    paths: dict[str, None] = {}  # in order, to find repeated ones
     texts: dict[str, int] = {}
-    seen: set[str] = set()
+    splits, field_ids, weights = [], [], []
     is_multi_label = False
     columns = "label", "labels", "split", "weight"
     for line, fields in rows.read_rows(path, ["path"], columns):
         name, label, labels, split, weight = fields
-        _check_path(line, name, seen)
+        _check_path(line, name, paths)
         if labels is None and not (label or "").strip():
             exceptions.require(
                 False, f"{line} must have a label or labels", repr(label)
@@ -146,21 +126,27 @@ def _read(path: str) -> _Table:
         if split is not None and partition.split_of(split) is None:
             rule = f"{line} must have a split of {partition.NAMES}"
             exceptions.require(False, rule, repr(split))
-        seen.add(name)
         is_multi_label |= labels is not None
         text = (label if labels is None else labels).strip()
         text = unicodedata.normalize("NFC", text)
-        part = splits[partition.split_of(split or "") or ""]
-        part.paths.append(name)
-        part.labels.append(texts.setdefault(text, len(texts)))
-        part.weights.append(1.0 if weight is None else _weight(line, weight))
+        paths[name] = None
+        splits.append(partition.split_of(split or "") or "")
+        field_ids.append(texts.setdefault(text, len(texts)))
+        weights.append(1.0 if weight is None else _weight(line, weight))
     label_fields.check_separator(path, list(texts), is_multi_label)
-    return _Table(splits, list(texts), is_multi_label)
+    return _Table(
+        list(paths),
+        np.array(splits, str),
+        list(texts),
+        np.array(field_ids, np.int64),
+        np.array(weights, np.float32),
+        is_multi_label,
+    )
 
 
-def _check_path(line: str, name: str, seen: set[str]) -> None:
+def _check_path(line: str, name: str, earlier: Collection[str]) -> None:
     """Raises ValueError for an empty, repeated or unreadable path."""
-    if not name or name in seen:
+    if not name or name in earlier:
         rule = "a path" if not name else "another path than those before"
         exceptions.require(False, f"{line} must have {rule}", repr(name))
     scheme, is_address, _ = name.partition("://")
@@ -195,25 +181,20 @@ def _scale_weights(path: str, weights: np.ndarray) -> np.ndarray | None:
 
 def has_validation(path: str) -> bool:
     """Whether there are rows of train, test and val."""
-    return all(_counts(_read(path)).values())
+    return {"train", "test", "val"} <= {*_read(path).splits}
 
 
-def _counts(table: _Table) -> dict[str, int]:
-    """The number of rows of each split."""
-    names = "train", "test", "val"
-    return {name: len(table.splits[name].paths) for name in names}
-
-
-def _validation(path: str, table: _Table) -> _Rows:
-    """The rows of val, if there are rows of test too."""
-    counts = _counts(table)
+def _validation(path: str, table: _Table) -> np.ndarray:
+    """The mask of the rows of val, if there are rows of test too."""
+    is_validation = table.splits == "val"
+    counts = is_validation.sum(), (table.splits == "test").sum()
     exceptions.require(
-        counts["val"] and counts["test"],
+        all(counts),
         f"{path} must have rows of train, test and val for the split "
         "validation",
-        f"{counts['val']} of val and {counts['test']} of test",
+        f"{counts[0]} of val and {counts[1]} of test",
     )
-    return table.splits["val"]
+    return is_validation
 
 
 def _train_and_test(
@@ -222,39 +203,43 @@ def _train_and_test(
     test_fraction: float,
     split_seed: int,
     split_by: str,
-) -> tuple[_Rows, _Rows]:
-    """The training rows, and the test rows: of test, of val, or by a hash."""
-    splits, unsplit = table.splits, table.splits[""]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The masks of the training and the test rows.
+
+    The test rows are those of test, of val where there are none, or by a hash.
+    """
+    is_unsplit = table.splits == ""
     if split_by == "class":
         exceptions.require(
-            unsplit.paths and not table.is_multi_label,
+            is_unsplit.any() and not table.is_multi_label,
             f"{path} must have one label per image, and no splits, for "
             "`split_by` class",
             "several labels" if table.is_multi_label else "splits",
         )
-    if not unsplit.paths:
-        test = splits["test"] if splits["test"].paths else splits["val"]
-        return splits["train"], test
+    if not is_unsplit.any():
+        is_test = table.splits == "test"
+        if not is_test.any():
+            is_test = table.splits == "val"
+        return table.splits == "train", is_test
     exceptions.require(
-        sum(len(part.paths) for part in splits.values()) == len(unsplit.paths),
+        is_unsplit.all(),
         f"{path} must give all rows a split, or none",
-        f"{len(unsplit.paths)} without, such as {unsplit.paths[0]}",
+        f"{is_unsplit.sum()} without, such as "
+        f"{table.paths[is_unsplit.argmax()]}",
     )
-    labels = np.array(unsplit.labels)
     if split_by == "class":
         is_test = partition.is_test_class(
             table.texts, test_fraction, split_seed, path
-        )[labels]
-        return unsplit.part(~is_test), unsplit.part(is_test)
+        )[table.fields]
+        return ~is_test, is_test
+    labels = table.fields
     if table.is_multi_label:
         label_lists = [label_fields.split(text, True) for text in table.texts]
         names = dict.fromkeys(itertools.chain.from_iterable(label_lists))
         class_ids = {name: label for label, name in enumerate(names)}
         labels = label_fields.multi_hot(label_lists, class_ids)[labels]
-    is_test = partition.is_test(
-        unsplit.paths, labels, test_fraction, split_seed
-    )
-    return unsplit.part(~is_test), unsplit.part(is_test)
+    is_test = partition.is_test(table.paths, labels, test_fraction, split_seed)
+    return ~is_test, is_test
 
 
 def _stored_paths(
@@ -268,38 +253,31 @@ def _stored_paths(
     """
     stored, missing = [], set()
     for path in paths:
-        stored_path = next((f for f in _forms(path) if _exists(root, f)), None)
+        forms = (
+            path,
+            unicodedata.normalize("NFC", path),
+            unicodedata.normalize("NFD", path),
+            path.replace("\\", "/"),
+        )
+        stored_path = next((f for f in forms if _exists(root, f)), None)
         if stored_path is None:
             missing.add(path)
         stored.append(path if stored_path is None else stored_path)
     if missing and not skip_bad_images:
-        _refuse_missing(manifest, missing)
+        missing_lines = [
+            f"{name} ({line})"
+            for line, (name,) in rows.read_rows(manifest, ["path"])
+            if name in missing
+        ]
+        raise exceptions.InvalidValue(
+            f"{manifest} must name files that are there, got {len(missing)} "
+            "that are not: "
+            f"{exceptions.listed(missing_lines, _MAX_LISTED)}; leave them out "
+            "with `skip_bad_images`"
+        )
     return stored
-
-
-def _forms(path: str) -> tuple[str, ...]:
-    """A path, and its forms on other systems."""
-    return (
-        path,
-        unicodedata.normalize("NFC", path),
-        unicodedata.normalize("NFD", path),
-        path.replace("\\", "/"),
-    )
 
 
 def _exists(root: str, path: str) -> bool:
     location = image_files.full_path(root, path)
     return "://" in location or os.path.isfile(location)  # a regular file
-
-
-def _refuse_missing(manifest: str, missing: Collection[str]) -> None:
-    missing_lines = [
-        f"{name} ({line})"
-        for line, (name,) in rows.read_rows(manifest, ["path"])
-        if name in missing
-    ]
-    raise exceptions.InvalidValue(
-        f"{manifest} must name files that are there, got {len(missing)} "
-        f"that are not: {exceptions.listed(missing_lines, _MAX_LISTED)}; leave "
-        "them out with `skip_bad_images`"
-    )

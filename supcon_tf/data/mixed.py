@@ -4,22 +4,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from supcon_tf import exceptions
 from supcon_tf.augment import mixing, randomness
-from supcon_tf.data import sources
 
 _MIXING = 1  # Second number of the run's seed; `pipeline` has 0.
-
-
-def check(
-    source: sources.Source, mix: mixing.MixUp | mixing.CutMix | None
-) -> None:
-    """Raises ValueError for images that cannot be mixed."""
-    exceptions.require(
-        mix is None or source.weights is None,
-        "`mix` must be None for images with weights",
-        type(mix).__name__,
-    )
 
 
 def by_step(

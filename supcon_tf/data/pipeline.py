@@ -80,8 +80,8 @@ def make_views(
     its example. Every epoch is a fresh permutation cut into `steps_per_epoch`
     full batches. Order and views depend on (seed, epoch, position in the epoch,
     view) alone, so that `start_step` enters the same sequence at any step. A
-    data service gives the views in another order. They are mixed behind it,
-    since mixing depends on the step.
+    data service gives the views in another order. The images are mixed behind
+    the service, since mixing depends on the step.
 
     Args:
       source: the training split.
@@ -121,8 +121,8 @@ def make_views(
       An infinite dataset of (views [batch_size / count, num_views, S, S, C] of
       the type of the source, labels [batch_size / count] int32); for a source
       with weights, a third element has them, [batch_size / count] float32.
-      Models of this package read its epochs: `fit` needs no steps, and a second
-      `fit` goes on with it.
+      Models of this package read the epochs of the dataset: `fit` needs no
+      steps, and a second `fit` goes on with the sequence.
 
     Raises:
       ValueError: an argument is out of range, the images have no common size
@@ -130,7 +130,11 @@ def make_views(
         that of the source; images with weights are mixed; or as
         `check_service`.
     """
-    mixed.check(source, mix)
+    exceptions.require(
+        mix is None or source.weights is None,
+        "`mix` must be None for images with weights",
+        type(mix).__name__,
+    )
     if images_per_class is not None:
         source = sampling.class_balanced(source, batch_size, images_per_class)
     size = resolve_image_size(source, image_size)
@@ -147,9 +151,16 @@ def make_views(
     )
     worker, workers = shard
     if data_service is not None:
-        batches = service.rows_of_worker(
-            batches, data_service, job_name, batch_size // workers, workers
+        exceptions.require(
+            workers == 1 or job_name is not None,
+            "`job_name` must be given, the same on all workers of a run, for "
+            "else each of them would get all batches",
+            job_name,
         )
+        if workers > 1:  # All share the job, and get their rows of any batch.
+            rows = batch_size // workers
+            batches = batches.rebatch(rows, drop_remainder=True)
+        batches = service.through_service(batches, data_service, job_name)
     if mix is not None:
         batches = mixed.by_step(batches, mix, seed, start_step, worker)
     return batches
@@ -335,7 +346,7 @@ def endless(batches: tf.data.Dataset) -> tf.data.Dataset:
 def read_image(
     source: sources.Source, record: sources.Record, *, decode: bool
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Reads one example; `decode` its image if it is a file."""
+    """Reads one example; with `decode`, an image file becomes pixels."""
     image, label = tracing.rewritten(source.read)(record)
     if decode and image.dtype == tf.string:
         image = images.decode_trusted(image)

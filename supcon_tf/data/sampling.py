@@ -75,7 +75,7 @@ def class_balanced(
 def _check_source(
     source: sources.Source, batch_size: int, images_per_class: int
 ) -> sources.Source:
-    """The source, in memory if it has no labels; raises ValueError."""
+    """The source, in memory if labels are unknown; raises ValueError."""
     exceptions.require(
         images_per_class >= 1 and batch_size % images_per_class == 0,
         "`images_per_class` must divide `batch_size`",

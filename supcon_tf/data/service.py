@@ -66,38 +66,6 @@ def through_service(
     return dataset.apply(remote).with_options(dataset.options())
 
 
-def rows_of_worker(
-    batches: tf.data.Dataset,
-    address: str,
-    job_name: str | None,
-    rows: int,
-    workers: int,
-) -> tf.data.Dataset:
-    """The batches that a service gives to one of the workers of a run.
-
-    A worker gets its number of rows of any batch: the workers share the job.
-
-    Args:
-      batches: of `make_views`, of the whole batch size, on every worker.
-      address: as of `through_service`.
-      job_name: as of `through_service`; of several workers, the same on all.
-      rows: of a batch of one worker.
-      workers: of the run.
-
-    Raises:
-      ValueError: several workers have no `job_name`, or as `check_service`.
-    """
-    if workers > 1:
-        exceptions.require(
-            job_name is not None,
-            "`job_name` must be given, the same on all workers of a run, for "
-            "else each of them would get all batches",
-            job_name,
-        )
-        batches = batches.rebatch(rows, drop_remainder=True)
-    return through_service(batches, address, job_name)
-
-
 def check_service(address: str, seconds: float = _START_SECONDS) -> None:
     """Raises unless a tf.data service answers: TensorFlow would just wait.
 
@@ -114,8 +82,8 @@ def check_service(address: str, seconds: float = _START_SECONDS) -> None:
       `address` must be grpc://host:port, got localhost:5000
 
     Raises:
-      ValueError: nothing can be reached at `address` within seconds, it is
-        not a dispatcher of this TensorFlow, or it has no workers.
+      ValueError: nothing can be reached at `address` within seconds, or the
+        server is no dispatcher of this TensorFlow, or has no workers.
     """
     rule = "`address` must be that of a running tools/data_service.py"
     message = f"{rule}, got {address}"
@@ -151,8 +119,8 @@ def start_dispatcher(
 
     Args:
       port: to listen on; 0 takes a free port.
-      journal: directory of the dispatcher's state: started again with it and
-        the same port, it goes on. None keeps the state in memory.
+      journal: directory of the dispatcher's state: a dispatcher that is started
+        with the same journal and port goes on. None keeps the state in memory.
       host: name of this machine by which workers and trainers reach it. At any
         but localhost the dispatcher is open to all networks, without a
         password, and a warning says so: see `listening`.
@@ -181,7 +149,7 @@ def start_worker(
     port: int = 0,
     seconds: float = _START_SECONDS,
 ) -> service.WorkerServer:
-    """Starts a worker, which makes epochs of its own.
+    """Starts a worker, which makes epochs that no other worker makes.
 
     Args:
       dispatcher: its address, grpc://host:port.
@@ -218,8 +186,8 @@ def _connect(address: str, message: str, seconds: float = 0.0) -> None:
     """Returns once a process listens at a grpc:// address.
 
     Raises:
-      ValueError: it is no such address, or no process listens within seconds;
-        then the message begins with `message`.
+      ValueError: `address` is of another form, or no process listens within
+        seconds; then the message begins with `message`.
     """
     host, _, port = address.removeprefix("grpc://").rpartition(":")
     exceptions.require(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import hashlib
 from collections.abc import Callable, Sequence
@@ -161,6 +160,21 @@ def in_file_order(
     return tf.data.Dataset.from_tensors(seed).flat_map(order)
 
 
+def numbered_at(
+    dataset: tf.data.Dataset, positions: np.ndarray, count: int
+) -> tf.data.Dataset:
+    """(position, record) of the records at rising `positions` of `count`."""
+    numbered = dataset.enumerate()
+    if len(positions) == count:
+        return numbered
+    is_chosen = np.zeros(count, bool)
+    is_chosen[positions] = True
+    is_chosen = tf.constant(is_chosen)
+    return numbered.filter(
+        lambda position, _: tf.gather(is_chosen, position)
+    ).take(len(positions))  # the records after the last are not passed
+
+
 def by_index(
     values: npt.ArrayLike,
     labels: np.ndarray,
@@ -259,13 +273,6 @@ def from_arrays(
             "np.unique(labels, return_inverse=True) makes numbers from 0 on",
         )
         class_names = [str(label) for label in range(int(labels.max()) + 1)]
-    counts = collections.Counter(class_names)
-    repeated = [name for name, count in counts.items() if count > 1]
-    exceptions.require(
-        not repeated,
-        "`class_names` must be different names",
-        f"{', '.join(repeated)} more than once",
-    )
     exceptions.require(
         0 <= labels.min() <= labels.max() < len(class_names),
         f"`labels` must be in 0..{len(class_names) - 1}",

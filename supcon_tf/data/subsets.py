@@ -52,10 +52,17 @@ def draw_per_class(labels: npt.ArrayLike, count: int, seed: int) -> np.ndarray:
         f"{classes[sizes.argmin()]}",
         count,
     )
+    return _draw(labels, classes, np.full(len(classes), count), seed)
+
+
+def _draw(
+    labels: np.ndarray, classes: np.ndarray, counts: np.ndarray, seed: int
+) -> np.ndarray:
+    """Rising positions of so many random examples of each class."""
     rng = np.random.default_rng(seed)
     drawn = [
         rng.permutation(np.flatnonzero(labels == label))[:count]
-        for label in classes
+        for label, count in zip(classes, counts, strict=True)
     ]
     return np.sort(np.concatenate(drawn))
 
@@ -85,12 +92,7 @@ def draw_long_tail(
     counts = sizes.max() * float(ratio) ** -(np.arange(len(sizes)) / last)
     # A ratio of 100 makes 49.999... of 5,000 in floats: 50 are meant.
     counts = np.maximum(np.floor(counts + 1e-6).astype(int), 1)
-    rng = np.random.default_rng(seed)
-    drawn = [
-        rng.permutation(np.flatnonzero(labels == label))[: counts[label]]
-        for label in range(len(sizes))
-    ]
-    return np.sort(np.concatenate(drawn))
+    return _draw(labels, np.arange(len(sizes)), counts, seed)
 
 
 def flip_labels(
@@ -132,7 +134,9 @@ def with_labels(source: sources.Source, labels: np.ndarray) -> sources.Source:
     return dataclasses.replace(source, **fields)
 
 
-def of_classes(source: sources.Source, names: Sequence[str]) -> sources.Source:
+def select_classes(
+    source: sources.Source, names: Sequence[str]
+) -> sources.Source:
     """The examples of some classes, which are the classes of the result.
 
     A source in file order is held in memory, as of `subset`.
@@ -225,18 +229,15 @@ def hold_out(
     if labels.ndim == 2:
         sizes = np.where(labels, labels.sum(axis=0, dtype=int), len(labels) + 1)
         labels = np.where(labels.any(axis=1), sizes.argmin(axis=1), -1)
-    rng = np.random.default_rng(seed)
-    is_held_out = np.zeros(len(labels), bool)
-    for label in np.unique(labels):
-        members = rng.permutation(np.flatnonzero(labels == label))
-        count = max(round(len(members) * fraction), 1)
-        is_held_out[members[: min(count, len(members) - 1)]] = True
+    classes, sizes = np.unique(labels, return_counts=True)
     exceptions.require(
-        is_held_out.any(),
+        sizes.max(initial=0) > 1,
         "`labels` must have a class of two examples",
         f"{len(labels)} examples of as many classes",
     )
-    return np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)
+    counts = np.maximum(np.round(sizes * fraction).astype(int), 1)
+    held_out = _draw(labels, classes, np.minimum(counts, sizes - 1), seed)
+    return np.setdiff1d(np.arange(len(labels)), held_out), held_out
 
 
 def train_and_validation(
@@ -352,13 +353,7 @@ def records_at(
     )
     if source.labels is not None:  # a record is its position
         return tf.data.Dataset.from_tensor_slices(positions)
-    is_wanted = np.zeros(source.num_examples, bool)
-    is_wanted[positions] = True
-    is_wanted = tf.constant(is_wanted)
-    return (
-        source.records(None)
-        .enumerate()
-        .filter(lambda position, _: tf.gather(is_wanted, position))
-        .map(lambda _, record: record)
-        .take(len(positions))  # the records after the last are not passed
+    numbered = sources.numbered_at(
+        source.records(None), positions, source.num_examples
     )
+    return numbered.map(lambda _, record: record)

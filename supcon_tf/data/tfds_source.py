@@ -61,9 +61,9 @@ def load_tfds(
     Raises:
       ImportError: `tensorflow_datasets` does not import.
       RuntimeError: the set could not be downloaded and prepared.
-      ValueError: there is no such set, it lacks images of bytes, class labels
-        or the split, an image cannot be decoded, or the split has fewer files
-        than workers in `shard`.
+      ValueError: there is no such set, the set lacks images of bytes, class
+        labels or the split, an image cannot be decoded, or the split has fewer
+        files than workers in `shard`.
     """
     tfds, name = import_tfds(), dataset.removeprefix("tfds:")
     builder = prepared_builder(tfds, name, data_dir)
@@ -153,7 +153,7 @@ def _with_multi_hot(
 
 
 def import_tfds() -> types.ModuleType:
-    """Imports TFDS, which takes seconds, when a set of it is used."""
+    """Imports TFDS, which takes seconds, once a set of TFDS is used."""
     remedy = (
         "TensorFlow Datasets must import: pip install 'tensorflow-metadata"
         "<=1.15.0' beside a protobuf before 5, else a newer one (protobuf is "
@@ -174,7 +174,7 @@ def import_tfds() -> types.ModuleType:
 def prepared_builder(
     tfds: types.ModuleType, name: str, data_dir: str | None
 ) -> tfds.core.DatasetBuilder:
-    """Finds the set, and downloads and prepares it if needed.
+    """Finds a set; downloads and prepares a set that is not prepared.
 
     TFDS imports the classes that the files of a set name, and would download
     the code of a set of a namespace.

@@ -1,8 +1,9 @@
 """The index of a directory of TFRecord files, tfrecords.json.
 
-With it a training need not read all records first. `tfrecord_writer` writes the
-index. For files of others, or that have changed since, it is made from every
-record, and written if the directory can be.
+With an index, a training need not read all records first. `tfrecord_writer`
+writes the index. For files of other programs, and for files that have changed,
+`read_index` makes a new index from all records, and writes the index if the
+directory is writable.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def source(
     images = _all_classes(settings, split, shard)
     if settings.unknown_classes:
         names = _remaining_classes(settings, images)
-        images = subsets.of_classes(images, names)
+        images = subsets.select_classes(images, names)
     if split == "train" and isinstance(settings, config.PartSettings):
         return _draw_images(settings, images)
     if split == "test" and settings.drop_duplicates:
@@ -46,7 +46,7 @@ def unknown_source(settings: config.DataSettings) -> data.Source | None:
     if not settings.unknown_classes:
         return None
     images = _all_classes(settings, "test")
-    return subsets.of_classes(images, settings.unknown_classes)
+    return subsets.select_classes(images, settings.unknown_classes)
 
 
 def _remaining_classes(

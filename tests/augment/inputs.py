@@ -42,7 +42,7 @@ def assert_same_everywhere(operation, *batch) -> np.ndarray:
         single = function(*(array[i : i + 1] for array in batch))
         np.testing.assert_array_equal(single[0], eager[i])
     dataset = tf.data.Dataset.from_tensor_slices(tuple(batch)).batch(7)
-    dataset = dataset.map(operation, num_parallel_calls=2)
+    dataset = dataset.map(function, num_parallel_calls=2)
     assert dataset.element_spec.shape.as_list() == [None, *eager.shape[1:]]
     np.testing.assert_array_equal(np.concatenate(list(dataset)), eager)
     empty = function(*(array[:0] for array in batch))

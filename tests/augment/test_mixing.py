@@ -162,7 +162,7 @@ def test_the_seed_decides_everywhere_alike(mix_class):
         ],
     )
     dataset = tf.data.Dataset.from_tensor_slices((views, labels)).batch(9)
-    dataset = dataset.map(lambda *batch: mix(*batch, _SEED))
+    dataset = dataset.map(lambda *batch: graph(*batch, _SEED))
     assert dataset.element_spec[0].shape.as_list() == [None, 2, 12, 16, 3]
     assert dataset.element_spec[1].shape.as_list() == [None, 3]
     rebuilt = mix_class(**mix.get_config())

@@ -56,10 +56,9 @@ def test_dispatch_gives_each_image_its_operation_and_arguments():
     assert result.shape == images.shape
 
 
-@pytest.mark.parametrize("count, side", [(1, 32), (5, 1), (6, 20)])
-def test_policy_keeps_shape_and_dtype(policy, count, side):
-    views = policy(_images(count, side), inputs.seeds(count))
-    assert views.shape == (count, side, side, 3) and views.dtype == tf.uint8
+def test_policies_take_images_of_one_pixel(policy):
+    views = policy(_images(5, 1), inputs.seeds(5))
+    assert views.shape == (5, 1, 1, 3) and views.dtype == tf.uint8
 
 
 def test_all_off_changes_nothing():
@@ -72,19 +71,13 @@ def test_all_off_changes_nothing():
         np.testing.assert_array_equal(policy(images, seeds), images)
 
 
-@pytest.mark.slow(but=["identity", "imagenet", "sim"])
+@pytest.mark.slow(but=["imagenet", "sim"])
 def test_same_everywhere(policy):
     images = inputs.noise(12, 48, 37, 3)
     inputs.assert_same_everywhere(policy, images, inputs.seeds(12))
 
 
-@pytest.mark.slow
-def test_large_images_are_the_same_everywhere():
-    policy = augment.SimAugment(strength=1.0, **_ALWAYS)
-    inputs.assert_same_everywhere(policy, _images(6, 224), inputs.seeds(6))
-
-
-@pytest.mark.parametrize("name", ["imagenet", "rand", "sim", "stacked"])
+@pytest.mark.parametrize("name", ["imagenet", "rand", "sim"])
 def test_seeds_decide(name):
     policy = _POLICIES[name]
     images = tf.repeat(_images(1), 32, axis=0)
@@ -113,20 +106,16 @@ def test_order_is_rotation_jitter_grayscale_warp_blur():
     def composed(order):
         return steps[order[-1]](composed(order[:-1])) if order else images
 
-    matching_orders = [
-        order
-        for order in itertools.permutations(steps)
-        if np.array_equal(composed(order), views)
-    ]
-    assert matching_orders == [
-        ("rotation", "jitter", "grayscale", "warp", "blur")
-    ]
+    order = tuple(steps)
+    np.testing.assert_array_equal(composed(order), views)
+    for i in range(4):  # the order decides: two neighbours in turn swap
+        swapped = (*order[:i], order[i + 1], order[i], *order[i + 2 :])
+        assert not np.array_equal(composed(swapped), views), swapped
 
 
-@pytest.mark.parametrize("name", [*_ALWAYS])
-@pytest.mark.parametrize("probability", [0.2, 0.5, 1.0])
-def test_probabilities(name, probability):
-    count = 1500
+@pytest.mark.parametrize("name", _ALWAYS)
+def test_probabilities(name, probability=0.2):
+    count = 1000
     images = tf.repeat(_images(1, 20), count, axis=0)
     policy = augment.SimAugment(**{**_NEVER, name: probability})
     views = policy(images, inputs.seeds(count)).numpy()
@@ -190,11 +179,7 @@ def test_config_rebuilds_the_policy(policy):
     names = inspect.signature(type(policy)).parameters
     assert list(config) == list(names)
     rebuilt = type(policy)(**config)
-    assert rebuilt.get_config() == config
-    images = _images(6)
-    np.testing.assert_array_equal(
-        policy(images, inputs.seeds(6)), rebuilt(images, inputs.seeds(6))
-    )
+    assert vars(rebuilt) == vars(policy)
 
 
 def test_errors():

@@ -8,7 +8,7 @@ from supcon_tf.augment import randomness
 from tests.augment import inputs
 
 _ONES = 0xFFFFFFFF
-_KNOWN_ANSWERS = (  # Random123, kat_vectors: counter, key, result
+_PUBLISHED_ANSWERS = (  # Random123, kat_vectors: counter, key, result
     ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
     ((_ONES, _ONES), (_ONES, _ONES), (0x1CB996FC, 0xBB002BE7)),
     (
@@ -22,8 +22,8 @@ _KNOWN_ANSWERS = (  # Random123, kat_vectors: counter, key, result
 _seeds = functools.partial(inputs.seeds, root=7)
 
 
-@pytest.mark.parametrize("counter, key, expected", _KNOWN_ANSWERS)
-def test_threefry_known_answers(counter, key, expected):
+@pytest.mark.parametrize("counter, key, expected", _PUBLISHED_ANSWERS)
+def test_threefry_gives_the_published_answers(counter, key, expected):
     words = randomness.threefry(
         tuple(tf.constant(word, tf.uint32) for word in key),
         tuple(tf.constant(word, tf.uint32) for word in counter),

@@ -32,7 +32,7 @@ def refused(contents):
 
 
 @pytest.mark.parametrize("window", [1, 2, 3, 5, 99])
-def test_places_are_counted_across_windows(window, monkeypatch):
+def test_patterns_are_counted_across_windows(window, monkeypatch):
     monkeypatch.setattr(image_bytes, "_WINDOW", window)
     for contents in (b"", b"x", b"axb", b"axxbcaxbc", b"xaxb0aaxbbaxbcaxb"):
         count = image_bytes._count_matches(
@@ -44,7 +44,7 @@ def test_places_are_counted_across_windows(window, monkeypatch):
         assert count == len(re.findall(rb"axb(?=.)", contents))
 
 
-def test_a_refusal_comes_before_what_it_guards():
+def test_a_check_runs_before_the_guarded_operation():
     @tf.function
     def guarded(size):
         contents = image_bytes.require(
@@ -115,7 +115,7 @@ def png(*chunks, rows=PNG_PIXELS):
 
 @pytest.mark.parametrize("bits", [1, 2, 4, 8])
 @pytest.mark.parametrize("colors", [0, 3])
-def test_depths_are_what_pil_reads(bits, colors):
+def test_depths_are_exactly_pil(bits, colors):
     """Gray and palettes, some of whose colours are transparent."""
     rows = PNG_PIXELS[:, : (7 * bits + 7) // 8, 0] % 16  # 16 colours at most.
     chunks = [chunk(b"tRNS", b"\0\0")]
@@ -134,7 +134,7 @@ def test_interlaced_rows():
     np.testing.assert_array_equal(decoded(contents), pixel)
 
 
-def test_an_animation_shows_its_own_image():
+def test_an_animation_is_decoded_as_its_static_image():
     image, other = map(Image.fromarray, (PNG_PIXELS, PNG_PIXELS[::-1]))
     buffer = io.BytesIO()
     image.save(buffer, "PNG", save_all=True, append_images=[other])

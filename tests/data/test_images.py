@@ -44,7 +44,7 @@ def decoded(contents):
 
 @pytest.mark.parametrize("name", files(1, 1))
 @pytest.mark.parametrize("sides", [(1, 1), (1, 70), (70, 1), (25, 37)])
-def test_every_size_is_what_pil_reads(name, sides):
+def test_every_size_is_decoded_as_by_pil(name, sides):
     contents = files(*sides)[name]
     expected = np.array(Image.open(io.BytesIO(contents)).convert("RGB"))
     tolerance = 0 if name == "png" else 6  # a faster DCT
@@ -154,7 +154,7 @@ def test_cmyk_and_ycck_photographs():
 
 
 @tf.function(input_signature=[FILE])
-def view_of(contents):
+def central_view(contents):
     return images.decode_central_view(contents, 24, 2**16)
 
 
@@ -162,7 +162,7 @@ def test_central_view_is_that_of_the_image():
     for sides in ((24, 24), (25, 37), (90, 61), (1, 300)):
         for contents in map(tf.constant, files(*sides).values()):
             expected = geometry.central_view(images.decode_image(contents), 24)
-            np.testing.assert_array_equal(view_of(contents), expected)
+            np.testing.assert_array_equal(central_view(contents), expected)
 
 
 def test_a_photograph_of_a_camera():

@@ -17,7 +17,7 @@ def source():
 @pytest.mark.slow(but=["shard1"])
 @pytest.mark.parametrize("shard", [(0, 1), (1, 2)])
 def test_a_batch_is_mixed_by_seed_step_and_worker(source, shard):
-    options = {"seed": 5, "start_step": 2, "shard": shard}
+    options = {"seed": 5, "start_step": 2, "shard": shard, "crop_area": None}
     plain = data.make_views(source, 4, **options)
     mixed = data.make_views(source, 4, mix=CUT_MIX, **options)
     assert mixed.epochs.steps == plain.epochs.steps == 3

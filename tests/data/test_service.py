@@ -51,8 +51,8 @@ def address():
         process = forks.Fork(
             "from supcon_tf import config\n"
             "from supcon_tf.cli import commands\n"
-            f"own = config.DataServiceSettings({options})\n"
-            "commands.data_service(own)",
+            f"settings = config.DataServiceSettings({options})\n"
+            "commands.data_service(settings)",
             env={**os.environ, **PROXY},
         )
         started.append(process)
@@ -74,7 +74,7 @@ def port_in_use():
 
 def test_each_worker_makes_epochs_of_its_own(source, address):
     """From step 7 on, the third of the second epoch of 5 steps."""
-    local = data.make_views(source, 4, 2, start_step=7)
+    local = data.make_views(source, 4, 2, start_step=7, crop_area=None)
     served = data.through_service(local, address)
     assert served.element_spec == local.element_spec
     assert served.cardinality() == tf.data.INFINITE_CARDINALITY
@@ -98,7 +98,7 @@ def test_each_worker_makes_epochs_of_its_own(source, address):
 @pytest.mark.slow(but=["balanced"])
 @pytest.mark.parametrize("kind", ["folder", "balanced"])
 def test_other_pipelines_travel(kind, address, image_folder):
-    options = {"image_size": 8, "batch_size": 8}
+    options = {"image_size": 8, "batch_size": 8, "crop_area": None}
     if kind == "folder":
         source = data.load("folder", "train", str(image_folder))
     else:
@@ -111,7 +111,7 @@ def test_other_pipelines_travel(kind, address, image_folder):
 
 
 def test_consumers_of_one_job_share_its_batches(source, address):
-    local = data.make_views(source, 4)
+    local = data.make_views(source, 4, crop_area=None)
     iterators = [
         iter(data.through_service(local, address, "shared")) for _ in range(2)
     ]
@@ -122,7 +122,8 @@ def test_consumers_of_one_job_share_its_batches(source, address):
 
 def test_workers_of_a_run_name_their_job(source, address):
     """Each gets its rows of any batch; mixing comes behind the service."""
-    options = {"data_service": address, "mix": augment.MixUp(num_classes=22)}
+    mix = augment.MixUp(num_classes=22)
+    options = {"data_service": address, "mix": mix, "crop_area": None}
     with pytest.raises(ValueError, match="`job_name` must be given"):
         data.make_views(source, 4, shard=(0, 2), **options)
     shards = [

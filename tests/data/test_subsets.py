@@ -62,34 +62,34 @@ def test_draw_has_exactly_so_many_of_each_class():
 
 
 @pytest.mark.parametrize(
-    ("fraction", "held"),
+    ("fraction", "counts"),
     [(0.5, [4, 2, 0, 5]), (0.2, [1, 1, 0, 2]), (0.99, [6, 3, 0, 9])],
 )
-def test_every_class_gives_its_share(fraction, held):
-    train, out = subsets.hold_out(LABELS, fraction, seed=5)
-    assert np.bincount(LABELS[out], minlength=4).tolist() == held
-    assert sorted([*train, *out]) == list(range(len(LABELS)))
-    again = subsets.hold_out(LABELS, fraction, seed=5)[1]
-    assert out.tolist() == again.tolist()
-    other = subsets.hold_out(LABELS, fraction, seed=6)[1]
-    assert out.tolist() != other.tolist()
+def test_every_class_gives_its_share(fraction, counts):
+    train, validation = subsets.hold_out(LABELS, fraction, seed=5)
+    assert np.bincount(LABELS[validation], minlength=4).tolist() == counts
+    assert sorted([*train, *validation]) == list(range(len(LABELS)))
+    _, again = subsets.hold_out(LABELS, fraction, seed=5)
+    assert validation.tolist() == again.tolist()
+    _, other_seed = subsets.hold_out(LABELS, fraction, seed=6)
+    assert validation.tolist() != other_seed.tolist()
 
 
 def test_of_several_labels_the_rarest_gives_its_share():
     """20 of label 0 alone, 10 of 0 and 1, 4 of 1 and 2, and 5 of none."""
     labels = np.repeat([[1, 0, 0], [1, 1, 0], [0, 1, 1], [0, 0, 0]],
                        [20, 10, 4, 5], axis=0)  # fmt: skip
-    train, out = subsets.hold_out(labels, 0.2, seed=5)
-    assert sorted([*train, *out]) == list(range(39))
-    kinds = np.searchsorted([20, 30, 34], out, side="right")
+    train, validation = subsets.hold_out(labels, 0.2, seed=5)
+    assert sorted([*train, *validation]) == list(range(39))
+    kinds = np.searchsorted([20, 30, 34], validation, side="right")
     assert np.bincount(kinds, minlength=4).tolist() == [4, 2, 1, 1]
 
 
-@pytest.mark.parametrize("positions", [[], [1, 1], [3, 2], [-1], [22]])
-def test_positions_are_places_in_order(source, positions):
-    rule = "ascending, each once, in 0..21" if positions else "not be empty"
-    with pytest.raises(ValueError, match=f"`positions` must .*{rule}"):
-        subsets.subset(source, positions)
+def test_positions_rise(source):
+    for positions in ([], [1, 1], [3, 2], [-1], [22]):
+        rule = "ascending, each once, in 0..21" if positions else "not be empty"
+        with pytest.raises(ValueError, match=f"`positions` must .*{rule}"):
+            subsets.subset(source, positions)
 
 
 def test_mistakes_are_named(source):
@@ -172,7 +172,7 @@ def test_other_labels_of_the_same_images():
 
 
 def test_some_classes_become_the_classes_of_a_source(source):
-    part = subsets.of_classes(source, ["3", "1"])
+    part = subsets.select_classes(source, ["3", "1"])
     positions = [i for i, label in enumerate(LABELS) if label in (1, 3)]
     labels = [int(LABELS[position] == 1) for position in positions]
     assert part.class_names == ("3", "1")

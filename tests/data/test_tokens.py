@@ -6,7 +6,7 @@ import pytest
 from supcon_tf import data
 
 
-def made_tokens(*lengths):
+def padded_tokens(*lengths):
     """Sentences of these lengths, behind seeds of 0."""
     tokens = np.full([len(lengths), 1 + max(lengths), 2], [-1, 0], np.int32)
     tokens[:, 0] = 0
@@ -17,7 +17,7 @@ def made_tokens(*lengths):
 
 def test_training_is_a_function_of_the_step():
     """Batches entered anywhere are those of the whole run, and of workers."""
-    tokens = made_tokens(*range(1, 24))
+    tokens = padded_tokens(*range(1, 24))
     source = data.from_tokens(tokens, np.arange(23) % 2, ["a", "b"])
 
     def batches(count, **options):
@@ -28,11 +28,10 @@ def test_training_is_a_function_of_the_step():
         ]
 
     sequence = batches(7)
-    for step, expected in enumerate(sequence[4:], start=4):
-        for got, want in zip(
-            batches(1, start_step=step)[0], expected, strict=True
-        ):
-            np.testing.assert_array_equal(got, want)
+    resumed = batches(3, start_step=4)
+    for batch, expected in zip(resumed, sequence[4:], strict=True):
+        for array, expected_array in zip(batch, expected, strict=True):
+            np.testing.assert_array_equal(array, expected_array)
     parts = [batches(7, shard=(index, 2)) for index in range(2)]
     for (views, labels), *workers in zip(sequence, *parts, strict=True):
         np.testing.assert_array_equal(
@@ -55,8 +54,8 @@ def test_training_is_a_function_of_the_step():
     np.testing.assert_array_equal(examples[0][0], tokens[:10, :17])
 
 
-def test_what_is_wrong_is_named():
-    tokens = made_tokens(3, 5)
+def test_mistakes_are_named():
+    tokens = padded_tokens(3, 5)
     for change, message in (
         ({"tokens": tokens[..., 0]}, r"`tokens` must be \[batch, 1 \+ length"),
         ({"tokens": tokens[:0]}, "`tokens` must have examples, of one token"),
