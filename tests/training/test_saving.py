@@ -117,9 +117,7 @@ def test_two_workers_save_the_same_step_and_train_like_one_device(
 ):
     """SIGTERM to one worker; one device resumes the run of both."""
     run_dir = tmp_path / "run"
-    # `fresh`: the workers agree on the order of their collectives, whatever
-    # the seed of hashes.
-    pair = start_pair(run_dir, signalled=(signal.SIGTERM, 1), fresh=True)
+    pair = start_pair(run_dir, signalled=(signal.SIGTERM, 1))
     outputs = [processes.end(process, preemption.EXIT_CODE) for process in pair]
     for output in outputs:
         assert "2 worker(s)" in output
@@ -154,7 +152,9 @@ def test_five_kills_and_two_signals_end_bit_identical(undisturbed, tmp_path):
 def test_a_lost_worker_ends_the_other_for_a_restart(undisturbed, tmp_path):
     run_dir = tmp_path / "run"
     for lost in (1, 0):
-        pair = start_pair(run_dir)
+        # `fresh`: the workers agree on the order of their collectives, whatever
+        # the seed of hashes.
+        pair = start_pair(run_dir, fresh=True)
         kill_after(run_dir, pair[lost], 4)
         output = processes.end(pair[1 - lost], preemption.EXIT_CODE)
         assert "lost         another worker" in output
