@@ -59,13 +59,10 @@ def test_scores_of_belonging_are_those_of_arrays(
             for path in sorted(unknown_folder.iterdir())
         ]
     )
+    represent = training.representations.representer(run.encoder, image_size=16)
     represented = {"unknown": run.encoder(pixels).numpy()}
-    for split in ("train", "test"):
-        represented[split], labels = training.represent(
-            run.encoder, run.source(split), image_size=16
-        )
-        if split == "train":
-            bank_labels = labels
+    represented["train"], bank_labels = represent(run.source("train"))
+    represented["test"], _ = represent(run.source("test"))
     for name, score in {
         "neighbors": lambda rows: measures.neighbor_scores(
             rows, represented["train"], 16
