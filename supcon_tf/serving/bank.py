@@ -55,15 +55,19 @@ class Bank(tf.Module):
         )
         # A table must have a line; without classes no graph reads the table.
         names = gallery.class_names or ("none",)
-        self._lines = {"ids": gallery.ids, "classes": names}
+        self._texts = {"ids": gallery.ids, "classes": names}
 
     def make_tables(self, folder: str) -> None:
-        """Makes tables of ids by row, and of classes by label, from files."""
+        """Makes tables of ids by row, and of classes by label, from files.
+
+        Spaces replace line breaks in a text.
+        """
         self._tables = {
             name: line_table(
-                f"{folder}/gallery_{name}.txt", "".join(map(_line, texts))
+                f"{folder}/gallery_{name}.txt",
+                "".join(" ".join(line.splitlines()) + "\n" for line in texts),
             )
-            for name, texts in self._lines.items()
+            for name, texts in self._texts.items()
         }
 
     def search(self, representations: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -122,8 +126,3 @@ def line_table(file: str, lines: str) -> tf.lookup.StaticHashTable:
         file, tf.int64, part.LINE_NUMBER, tf.string, part.WHOLE_LINE
     )
     return tf.lookup.StaticHashTable(table, "")
-
-
-def _line(text: str) -> str:
-    """A text as a line: spaces replace line breaks."""
-    return " ".join(text.splitlines()) + "\n"
