@@ -72,25 +72,31 @@ class Bank(tf.Module):
 
     def search(self, representations: tf.Tensor) -> dict[str, tf.Tensor]:
         """The answer of the signature `search` to representations [N, dim]."""
-        similarities, rows = tf.math.top_k(  # [N, k] each
-            self._cosines(representations), self._k
-        )
+        cosines = self._cosines(representations)  # [N, rows]
+        similarities, rows = tf.math.top_k(cosines, self._k)  # [N, k] each
         labels = tf.gather(self._labels, rows)  # [N, k]; -1 is in no table
         return {
             "ids": self._tables["ids"].lookup(tf.cast(rows, tf.int64)),
             "similarities": similarities,
             "classes": self._tables["classes"].lookup(labels),
-            **self.belonging(representations),
+            **self.belonging(representations, cosines),
         }
 
-    def belonging(self, representations: tf.Tensor) -> dict[str, tf.Tensor]:
-        """`is_known` of representations [N, dim]; {} without a threshold."""
+    def belonging(
+        self, representations: tf.Tensor, cosines: tf.Tensor | None = None
+    ) -> dict[str, tf.Tensor]:
+        """`is_known` of representations [N, dim]; {} without a threshold.
+
+        A caller that has the cosines [N, rows] saves their second product.
+        """
         if self._threshold is None:
             return {}
         if self._by_distance:
             scores = -self._distances(representations)
-        else:  # the same product as that of `search`, which a graph has once
-            scores = tf.reduce_max(self._cosines(representations), axis=1)
+        else:
+            if cosines is None:
+                cosines = self._cosines(representations)
+            scores = tf.reduce_max(cosines, axis=1)
         return {"is_known": scores >= self._threshold.minimum}
 
     @property
