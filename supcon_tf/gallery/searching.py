@@ -134,15 +134,9 @@ class Searcher:
             return
         representations = np.asarray(self._encode(examples), np.float32)
         names = sorted({name for name in class_names if name is not None})
-        digests = np.array(
-            [
-                self._digest(example, row)
-                for example, row in zip(examples, representations, strict=True)
-            ],
-            np.int64,
+        paths_or_hashes, digests = zip(
+            *map(self._identify, examples, representations), strict=True
         )
-        if ids is None:
-            ids = [*map(_default_id, examples, digests.tolist())]
         labels = [
             store.NO_LABEL if name is None else names.index(name)
             for name in class_names
@@ -152,8 +146,8 @@ class Searcher:
                 representations,
                 np.array(labels, np.int32),
                 tuple(names),
-                tuple(ids),
-                digests,
+                paths_or_hashes if ids is None else tuple(ids),
+                np.array(digests, np.int64),
                 self.gallery.made_of,
             )
         )
@@ -166,17 +160,22 @@ class Searcher:
         class_names = _texts("class_names", class_names)
         self.gallery = self.gallery.remove(ids, class_names)
 
-    def _digest(self, example: object, row: np.ndarray) -> int:
-        """The hash by which tools/index.py knows a file or a text.
+    def _identify(self, example: object, row: np.ndarray) -> tuple[str, int]:
+        """The default id of an example, and its hash.
 
-        Of an array, a hash of its representation.
+        tools/index.py knows a file or a text by the same hash; the hash of an
+        array is that of its representation.
         """
-        if self.takes_texts:
-            return store.digest(str(example).encode())
-        if _is_file(example):
+        is_path = isinstance(example, str | os.PathLike)
+        if is_path and not self.takes_texts and os.path.exists(example):
             content = pathlib.Path(example).read_bytes()
-            return int(inspection.digest(tf.constant(content)))
-        return store.digest(np.ascontiguousarray(row).tobytes())
+            digest = int(inspection.digest(tf.constant(content)))
+            return files.whole(os.fspath(example)), digest
+        content = np.ascontiguousarray(row).tobytes()
+        if self.takes_texts:
+            content = str(example).encode()
+        digest = store.digest(content)
+        return f"{digest % 2**64:016x}", digest
 
     def save(self) -> None:
         """Writes the gallery, which replaces the gallery on the disk.
@@ -278,17 +277,6 @@ def _texts(
             repr(text),
         )
     return texts
-
-
-def _default_id(example: object, digest: int) -> str:
-    """The path of an image file, or a hash of the content."""
-    if _is_file(example):
-        return files.whole(os.fspath(example))
-    return f"{digest % 2**64:016x}"
-
-
-def _is_file(example: object) -> bool:
-    return isinstance(example, str | os.PathLike) and os.path.exists(example)
 
 
 def _answers(

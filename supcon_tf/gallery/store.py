@@ -32,7 +32,6 @@ from supcon_tf.disk import files, locks, origins
 from supcon_tf.gallery import approximate
 
 NO_LABEL = -1
-DTYPES = "float32", "float16", "int8"
 SCORES = "neighbors", "mahalanobis"
 
 _RECORD = "gallery.json"

@@ -166,10 +166,8 @@ def _name(names: Sequence[str], label: int) -> str:
 def _measured_stage(files: run_files.RunDirectory) -> str:
     """The linear stage that a report of a run shows; "" for none."""
     stages = files.linear_stages()
-    for stage in stages:
-        if files.evaluated(stage).evaluation():
-            return stage
-    return stages[0] if stages else ""
+    evaluated = [name for name in stages if files.evaluated(name).evaluation()]
+    return next(iter(evaluated + stages), "")
 
 
 def _is_of_stage(record: Mapping[str, object], stage: str) -> bool:

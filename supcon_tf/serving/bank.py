@@ -55,38 +55,48 @@ class Bank(tf.Module):
         )
         # A table must have a line; without classes no graph reads the table.
         names = gallery.class_names or ("none",)
-        self._lines = {"ids": gallery.ids, "classes": names}
+        self._texts = {"ids": gallery.ids, "classes": names}
 
     def make_tables(self, folder: str) -> None:
-        """Makes tables of ids by row, and of classes by label, from files."""
+        """Makes tables of ids by row, and of classes by label, from files.
+
+        Spaces replace line breaks in a text.
+        """
         self._tables = {
             name: line_table(
-                f"{folder}/gallery_{name}.txt", "".join(map(_line, texts))
+                f"{folder}/gallery_{name}.txt",
+                "".join(" ".join(line.splitlines()) + "\n" for line in texts),
             )
-            for name, texts in self._lines.items()
+            for name, texts in self._texts.items()
         }
 
     def search(self, representations: tf.Tensor) -> dict[str, tf.Tensor]:
         """The answer of the signature `search` to representations [N, dim]."""
-        similarities, rows = tf.math.top_k(  # [N, k] each
-            self._cosines(representations), self._k
-        )
+        cosines = self._cosines(representations)  # [N, rows]
+        similarities, rows = tf.math.top_k(cosines, self._k)  # [N, k] each
         labels = tf.gather(self._labels, rows)  # [N, k]; -1 is in no table
         return {
             "ids": self._tables["ids"].lookup(tf.cast(rows, tf.int64)),
             "similarities": similarities,
             "classes": self._tables["classes"].lookup(labels),
-            **self.belonging(representations),
+            **self.belonging(representations, cosines),
         }
 
-    def belonging(self, representations: tf.Tensor) -> dict[str, tf.Tensor]:
-        """`is_known` of representations [N, dim]; {} without a threshold."""
+    def belonging(
+        self, representations: tf.Tensor, cosines: tf.Tensor | None = None
+    ) -> dict[str, tf.Tensor]:
+        """`is_known` of representations [N, dim]; {} without a threshold.
+
+        A caller that has the cosines [N, rows] saves their second product.
+        """
         if self._threshold is None:
             return {}
         if self._by_distance:
             scores = -self._distances(representations)
-        else:  # the same product as that of `search`, which a graph has once
-            scores = tf.reduce_max(self._cosines(representations), axis=1)
+        else:
+            if cosines is None:
+                cosines = self._cosines(representations)
+            scores = tf.reduce_max(cosines, axis=1)
         return {"is_known": scores >= self._threshold.minimum}
 
     @property
@@ -122,8 +132,3 @@ def line_table(file: str, lines: str) -> tf.lookup.StaticHashTable:
         file, tf.int64, part.LINE_NUMBER, tf.string, part.WHOLE_LINE
     )
     return tf.lookup.StaticHashTable(table, "")
-
-
-def _line(text: str) -> str:
-    """A text as a line: spaces replace line breaks."""
-    return " ".join(text.splitlines()) + "\n"

@@ -266,7 +266,9 @@ class ServedModel(tf.Module):
             if self.prototypes is not None and not suffix:
                 answers["classify_by_neighbours"] = self._compare
             if self.bank is not None and not suffix:
-                answers["search"] = self._search
+                answers["search"] = lambda views: self.bank.search(
+                    self.encode(views)
+                )
             preprocess = _traced_once(preprocess, spec)
             for name, answer in answers.items():
                 signatures[name] = _signature(spec, preprocess, answer)
@@ -285,10 +287,6 @@ class ServedModel(tf.Module):
         if self.bank is not None:
             answer |= self.bank.belonging(representations)
         return answer
-
-    def _search(self, views: tf.Tensor) -> _Answer:
-        """The most similar rows of the gallery."""
-        return self.bank.search(self.encode(views))
 
     def _compare(self, views: tf.Tensor) -> _Answer:
         """Cosine similarities to the prototypes, as in evaluation."""
