@@ -196,7 +196,7 @@ def chief_values(*arrays: npt.ArrayLike) -> list[np.ndarray]:
     @tf.function
     def gather_rows(*rows: tf.Tensor) -> list[tf.Tensor]:
         gathered_rows = [
-            gather_across_replicas(row, own_first=False) for row in rows
+            gather_across_replicas(row, cyclic=False) for row in rows
         ]
         return [replicas[0] for (replicas,) in gathered_rows]
 
@@ -215,7 +215,7 @@ def replicas_in_sync() -> int:
 
 
 def gather_across_replicas(
-    *tensors: tf.Tensor, own_first: bool = True
+    *tensors: tf.Tensor, cyclic: bool = True
 ) -> list[tf.Tensor]:
     """Concatenates tensors of every replica, this replica's rows first.
 
@@ -226,7 +226,7 @@ def gather_across_replicas(
     Args:
       *tensors: [batch, ...] each, the batch of this replica; replicas may have
         batches of different size, as at the end of an epoch.
-      own_first: False for the order of the global batch on every replica.
+      cyclic: False for the order of the global batch on every replica.
 
     Returns:
       [global batch, ...] each, same dtype; `tensors` themselves where there
@@ -237,7 +237,7 @@ def gather_across_replicas(
     context = tf.distribute.get_replica_context()
     replica_id = context.replica_id_in_sync_group  # a tensor on a TPU
     rows = context.all_gather(tf.shape(tensors[0])[:1], axis=0)  # [replicas]
-    first = replica_id if own_first else 0
+    first = replica_id if cyclic else 0
     is_before = tf.range(context.num_replicas_in_sync) < first
     rows_before = tf.reduce_sum(tf.where(is_before, rows, 0))
 

@@ -10,16 +10,16 @@ def _positives_within_cap(anchor, positives, samples, views, cap):
     """The anchor's other views, next positives in cyclic order, the queue."""
     if cap is None:
         return positives
-    own_views = [p for p in positives if p[0] == anchor[0]]
+    view_positives = [p for p in positives if p[0] == anchor[0]]
     room = cap - (views - 1)
-    chosen = []
+    next_positives = []
     order = [(anchor[0] + step) % samples for step in range(1, samples)]
     queued = sorted(row[0] for row in positives if row[0] >= samples)
     for sample in order + queued:
         for row in positives:
-            if row[0] == sample and len(chosen) < room:
-                chosen.append(row)
-    return own_views + chosen
+            if row[0] == sample and len(next_positives) < room:
+                next_positives.append(row)
+    return view_positives + next_positives
 
 
 def anchor_loss(
@@ -52,9 +52,9 @@ def anchor_loss(
             hardness * dot(z if constants is None else constants, row)
         )
 
-    others = [row for row in rows if row != anchor]  # A(i)
-    every_positive = [row for row in others if weight(anchor, row) > 0]
-    negatives = [row for row in others if row not in every_positive]  # N(i)
+    contrasts = [row for row in rows if row != anchor]  # A(i)
+    every_positive = [row for row in contrasts if weight(anchor, row) > 0]
+    negatives = [row for row in contrasts if row not in every_positive]  # N(i)
     positives = _positives_within_cap(  # P(i)
         anchor, every_positive, samples, views, cap
     )
@@ -177,25 +177,25 @@ def rank_n_contrast_loss(z, labels, temperature):
     rows = [(s, v) for s in range(len(z)) for v in range(len(z[0]))]
     losses = np.zeros(len(z))
     for i in rows:
-        others = [row for row in rows if row != i]
+        contrasts = [row for row in rows if row != i]
         f = {
             k: -np.sqrt(np.sum((z[i] - z[k]) ** 2)) / temperature
-            for k in others
+            for k in contrasts
         }
-        d = {k: np.sum(np.abs(labels[i[0]] - labels[k[0]])) for k in others}
-        for j in others:
-            farther = [np.exp(f[k]) for k in others if d[k] >= d[j]]
+        d = {k: np.sum(np.abs(labels[i[0]] - labels[k[0]])) for k in contrasts}
+        for j in contrasts:
+            farther = [np.exp(f[k]) for k in contrasts if d[k] >= d[j]]
             share = np.exp(f[j]) / np.sum(farther)
-            losses[i[0]] -= np.log(share) / len(others)
+            losses[i[0]] -= np.log(share) / len(contrasts)
     return losses / len(z[0])
 
 
-def anchor_gradient(z_i, others, is_positive, temperature, formulation):
+def anchor_gradient(z_i, contrasts, is_positive, temperature, formulation):
     """dL_i / dz_i with all other rows constant: Suppl. Eq. 8 and 9."""
-    e = np.array([np.exp(np.dot(z_i, a) / temperature) for a in others])
+    e = np.array([np.exp(np.dot(z_i, a) / temperature) for a in contrasts])
     p_ia = e / e.sum()  # Suppl. Eq. 4
     gradient = np.zeros_like(z_i)
-    for a, row in enumerate(others):
+    for a, row in enumerate(contrasts):
         if is_positive[a]:
             if formulation == "out":
                 x_ip = 1.0 / np.sum(is_positive)

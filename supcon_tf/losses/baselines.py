@@ -188,9 +188,8 @@ class TripletLoss(inputs.Loss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        margin, mining = self.margin, self.mining
-        exceptions.require(margin > 0, "`margin` must be positive", margin)
-        exceptions.require_one_of(_MINERS, "mining", mining)
+        inputs.require_positive(margin=self.margin)
+        exceptions.require_one_of(_MINERS, "mining", self.mining)
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         z = inputs.to_views(y_pred, "projections")

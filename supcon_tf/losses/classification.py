@@ -77,11 +77,7 @@ class CrossEntropyLoss(inputs.Loss):
             "`class_shares` must be positive",
             self.class_shares,
         )
-        exceptions.require(
-            self.logit_adjustment >= 0,
-            "`logit_adjustment` must not be negative",
-            self.logit_adjustment,
-        )
+        inputs.require_at_least_0(logit_adjustment=self.logit_adjustment)
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         logits = inputs.to_views(y_pred, "logits")
@@ -184,9 +180,8 @@ class MaxMarginLoss(inputs.Loss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        margin, scale = self.margin, self.scale
-        exceptions.require(margin >= 0, "`margin` must not be negative", margin)
-        exceptions.require(scale > 0, "`scale` must be positive", scale)
+        inputs.require_at_least_0(margin=self.margin)
+        inputs.require_positive(scale=self.scale)
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         cosines = inputs.to_views(y_pred, "cosines")
@@ -208,10 +203,9 @@ def _soft_cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     """Returns the cross-entropy [B] for weights [B, C] of the classes."""
     inputs.check_shape("labels", labels, [logits.shape[0], logits.shape[2]])
     labels = tf.cast(labels, tf.float32)
-    label_sums = tf.reduce_sum(labels, axis=1)  # [B]
-    tf.debugging.assert_less(
-        tf.abs(label_sums - 1.0), 1e-3, "rows of soft `labels` must sum to 1"
-    )
+    is_share = tf.abs(tf.reduce_sum(labels, axis=1) - 1.0) < 1e-3  # [B]
+    rule = "rows of soft `labels` must sum to 1"
+    labels = inputs.checked(labels, is_share, rule)
     labels = tf.repeat(labels[:, tf.newaxis], logits.shape[1], axis=1)
     return tf.reduce_mean(
         tf.nn.softmax_cross_entropy_with_logits(labels, logits), axis=1

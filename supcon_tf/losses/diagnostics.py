@@ -144,7 +144,7 @@ class ContrastiveAccuracy(_Diagnostic):
         multi_label: bool = False,
     ):
         super().__init__(name, dtype)
-        exceptions.require(anchors > 0, "`anchors` must be positive", anchors)
+        inputs.require_positive(anchors=anchors)
         self.anchors = anchors
         self.multi_label = multi_label
 

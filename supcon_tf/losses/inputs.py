@@ -23,12 +23,34 @@ class Configured:
         names = inspect.signature(type(self).__init__).parameters
         return {name: getattr(self, name) for name in names if name != "self"}
 
+    @classmethod
+    def from_config(cls, config: dict[str, object]) -> Configured:
+        """Builds an object from the arguments of its constructor."""
+        return cls(**config)
+
 
 class Loss(Configured, keras.losses.Loss):
     """The base of all losses, dataclasses with `reduction` and `name`."""
 
+    # The argument that is an object of Keras, such as a layer.
+    _PART: str | None = None
+
     def __post_init__(self) -> None:
         super().__init__(reduction=self.reduction, name=self.name)
+
+    def get_config(self) -> dict[str, object]:
+        config = super().get_config()
+        if part := config.get(self._PART):
+            config[self._PART] = keras.saving.serialize_keras_object(part)
+        return config
+
+    @classmethod
+    def from_config(cls, config: dict[str, object]) -> Loss:
+        """Rebuilds the loss; an empty queue or a layer of centres is new."""
+        if part := config.get(cls._PART):
+            part = keras.saving.deserialize_keras_object(part)
+            config = config | {cls._PART: part}
+        return cls(**config)
 
     def __call__(
         self, y_true: object, y_pred: object, sample_weight: object = None
@@ -41,6 +63,25 @@ class Loss(Configured, keras.losses.Loss):
         """
         keras_2.refuse_caller(self, "keras.src.losses.")
         return super().__call__(y_true, y_pred, sample_weight)
+
+
+def require_positive(**numbers: float) -> None:
+    """Raises ValueError unless arguments, by their names, are positive."""
+    for name, number in numbers.items():
+        exceptions.require(number > 0, f"`{name}` must be positive", number)
+
+
+def require_at_least_0(**numbers: float) -> None:
+    """Raises ValueError if an argument, by its name, is negative."""
+    for name, number in numbers.items():
+        exceptions.require(number >= 0, f"`{name}` must be at least 0", number)
+
+
+def checked(tensor: tf.Tensor, holds: tf.Tensor, rule: str) -> tf.Tensor:
+    """Returns a tensor, with InvalidArgumentError unless all of `holds` is."""
+    check = tf.debugging.Assert(tf.reduce_all(holds), [rule])
+    with tf.control_dependencies([check]):
+        return tf.identity(tensor)
 
 
 def to_views(projections: tf.Tensor, name: str) -> tf.Tensor:
@@ -124,14 +165,13 @@ def class_ids(labels: tf.Tensor, name: str = "labels") -> tf.Tensor:
     if labels.shape.rank == 2 and labels.shape[1] != 1:
         one_hot = tf.cast(labels, tf.float64)
         classes = tf.argmax(one_hot, axis=1)
-        check = tf.debugging.assert_equal(
-            one_hot,
-            tf.one_hot(classes, tf.shape(one_hot)[1], dtype=tf.float64),
+        return checked(
+            classes,
+            one_hot
+            == tf.one_hot(classes, tf.shape(one_hot)[1], dtype=tf.float64),
             f"`{name}` of rank 2 must be one-hot; several labels per sample "
             "and soft labels need `positives`",
         )
-        with tf.control_dependencies([check]):
-            return tf.identity(classes)
     exceptions.require(
         labels.dtype.is_integer or labels.dtype.is_bool,
         f"`{name}` must be integers",

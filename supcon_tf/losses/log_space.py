@@ -1,4 +1,4 @@
-"""Sums of exponentials by their logarithms."""
+"""Sums of exponentials by their logarithms, and means of logits."""
 
 from __future__ import annotations
 
@@ -18,3 +18,19 @@ def log_add_exp(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     is_first = x >= y
     larger, smaller = tf.where(is_first, x, y), tf.where(is_first, y, x)
     return larger + tf.math.log1p(tf.exp(smaller - larger))
+
+
+def log_sum_exp(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Returns log of the sums [A] of exp(logits) [A, M] in a mask, finite."""
+    return tf.reduce_logsumexp(tf.where(mask, logits, LOG_ZERO), axis=1)
+
+
+def weighted_mean(logits: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """Returns weighted means [A] of logits [A, M]; 0 for a sum of weights 0.
+
+    A logit of weight 0 may be any, also infinite.
+    """
+    logits = tf.where(weights > 0, logits, 0.0)
+    return tf.math.divide_no_nan(
+        tf.reduce_sum(weights * logits, axis=1), tf.reduce_sum(weights, axis=1)
+    )

@@ -40,6 +40,8 @@ class _Pairs(NamedTuple):
 class _CentreLoss(inputs.Loss):
     """A loss with centres; `y_true` are ids, 0..classes-1, or one-hot."""
 
+    _PART = "centres"
+
     centres: keras.layers.Layer | None = None
     temperature: float = defaults.TEMPERATURE
     scale_by_temperature: bool = True
@@ -49,11 +51,7 @@ class _CentreLoss(inputs.Loss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        exceptions.require(
-            self.temperature > 0,
-            "`temperature` must be positive",
-            self.temperature,
-        )
+        inputs.require_positive(temperature=self.temperature)
         exceptions.require(
             self.centres is not None, "`centres` must be given", None
         )
@@ -100,17 +98,6 @@ class _CentreLoss(inputs.Loss):
         """Returns the losses of the anchors, [A]."""
         raise NotImplementedError
 
-    def get_config(self) -> dict[str, object]:
-        config = super().get_config()
-        centres = keras.saving.serialize_keras_object(self.centres)
-        return config | {"centres": centres}
-
-    @classmethod
-    def from_config(cls, config: dict[str, object]) -> _CentreLoss:
-        """Rebuilds the loss, with centres of its own."""
-        centres = keras.saving.deserialize_keras_object(config["centres"])
-        return cls(**(config | {"centres": centres}))
-
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
 @dataclasses.dataclass(eq=False)
@@ -153,8 +140,8 @@ class BalancedSupConLoss(_CentreLoss):
         # |B_c| of a column, [A, M]: a class without its anchor has one less.
         sizes = pairs.class_sizes - weights
         logits = pairs.logits - tf.math.log(sizes)
-        log_d = _log_sum_exp(logits, pairs.contrasted)
-        return log_d - _weighted_mean(pairs.logits, weights)
+        log_d = log_space.log_sum_exp(logits, pairs.contrasted)
+        return log_d - log_space.weighted_mean(pairs.logits, weights)
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
@@ -200,9 +187,7 @@ class PaCoLoss(_CentreLoss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        exceptions.require(
-            self.alpha > 0, "`alpha` must be positive", self.alpha
-        )
+        inputs.require_positive(alpha=self.alpha)
         exceptions.require(
             all(share > 0 for share in self.class_shares),
             "`class_shares` must be positive",
@@ -217,18 +202,5 @@ class PaCoLoss(_CentreLoss):
             logits += tf.pad(log_shares, [[num_rows, 0]])  # centres alone
         weights = tf.where(pairs.is_centre, 1.0, self.alpha)
         weights *= tf.cast(pairs.positive, tf.float32)  # [A, M]
-        log_d = _log_sum_exp(logits, pairs.contrasted)
-        return log_d - _weighted_mean(logits, weights)
-
-
-def _log_sum_exp(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Returns log of the sums [A] of exp(logits) [A, M] in a mask."""
-    return tf.reduce_logsumexp(
-        tf.where(mask, logits, log_space.LOG_ZERO), axis=1
-    )
-
-
-def _weighted_mean(logits: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """Returns weighted means [A]; each row has a weight, of its own centre."""
-    total = tf.reduce_sum(weights, axis=1)
-    return tf.reduce_sum(weights * logits, axis=1) / total
+        log_d = log_space.log_sum_exp(logits, pairs.contrasted)
+        return log_d - log_space.weighted_mean(logits, weights)

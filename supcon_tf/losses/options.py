@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from supcon_tf import defaults, exceptions
+from supcon_tf.losses import inputs
 
 POSITIVES = "any", "all", "jaccard", "soft", "cosine"
 DENOMINATORS = "all", "one_positive", "sincere", "only_negatives"
@@ -31,11 +32,7 @@ class Options:
     unsupervised_classes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        exceptions.require(
-            self.temperature > 0,
-            "`temperature` must be positive",
-            self.temperature,
-        )
+        inputs.require_positive(temperature=self.temperature)
         for name, choices in (
             ("formulation", ("out", "in")),
             ("denominator", DENOMINATORS),
@@ -45,11 +42,7 @@ class Options:
             value = getattr(self, name)
             if name != "positives" or value is not None:
                 exceptions.require_one_of(choices, name, value)
-        for name in ("margin", "hardness"):
-            value = getattr(self, name)
-            exceptions.require(
-                value >= 0, f"`{name}` must be at least 0", value
-            )
+        inputs.require_at_least_0(margin=self.margin, hardness=self.hardness)
         exceptions.require(
             not self.margin or self.has_one_positive,
             "`margin` must be 0 but with the denominator one_positive",

@@ -121,12 +121,12 @@ def losses(
     weights = tf.where(is_contrast, weights, 0.0)  # [A, M]
     if log_negatives is None:
         hardness_logits = options.hardness * options.temperature * logits
-        log_n = _log_sum_exp(  # [A, 1]
+        log_n = log_space.log_sum_exp(  # [A]
             logits + tf.stop_gradient(hardness_logits),
             is_contrast & (weights == 0),
         )
     else:
-        log_n = log_negatives[:, tf.newaxis]  # [A, 1]
+        log_n = log_negatives
     if options.positives_cap is not None:
         is_within_cap = _within_cap(
             weights > 0, anchors, contrasts, options.positives_cap
@@ -134,42 +134,35 @@ def losses(
         weights = tf.where(is_within_cap, weights, 0.0)
     is_positive = weights > 0
     # log p_ip = s_ip - log D_i, with one D_i of all positives or D_ip of each.
-    log_d, log_p = log_n[:, 0], logits
+    log_d, log_p = log_n, logits
     if options.denominator == "all":
-        log_positives = _log_sum_exp(logits, is_positive)
-        log_d = log_space.log_add_exp(log_n, log_positives)[:, 0]
+        log_positives = log_space.log_sum_exp(logits, is_positive)
+        log_d = log_space.log_add_exp(log_n, log_positives)
     elif options.has_one_positive:
         log_d = 0.0
-        log_p -= log_space.log_add_exp(logits - options.margin, log_n)
+        log_p -= log_space.log_add_exp(
+            logits - options.margin, log_n[:, tf.newaxis]
+        )
     num_positives = tf.reduce_sum(weights, axis=1)  # [A], |P(i)|
     if options.formulation == "out":
-        mean = _weighted_mean(log_p, weights)
+        mean = log_space.weighted_mean(log_p, weights)
     else:
         log_weights = tf.math.log(tf.where(is_positive, weights, 1.0))
-        log_sum = _log_sum_exp(log_p + log_weights, is_positive)[:, 0]
+        log_sum = log_space.log_sum_exp(log_p + log_weights, is_positive)
         divisor = tf.where(num_positives > 0, num_positives, 1.0)
         mean = log_sum - tf.math.log(divisor)
     loss = log_d - mean  # [A]
     if options.spread:
         is_view = anchors.samples[:, tf.newaxis] == contrasts.samples
-        view_logit = _weighted_mean(logits, tf.where(is_view, weights, 0.0))
-        spread_loss = _log_sum_exp(logits, is_positive)[:, 0] - view_logit
+        view_logit = log_space.weighted_mean(
+            logits, tf.where(is_view, weights, 0.0)
+        )
+        spread_loss = log_space.log_sum_exp(logits, is_positive) - view_logit
         loss += options.spread * (spread_loss - loss)
     is_defined = num_positives > 0
     if options.denominator == "only_negatives":
-        is_defined &= log_n[:, 0] > log_space.LOG_ZERO / 2
+        is_defined &= log_n > log_space.LOG_ZERO / 2
     return tf.where(is_defined, loss, 0.0)
-
-
-def _weighted_mean(values: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """Returns weighted means [A] of values [A, M]; 0 for a sum of weights 0.
-
-    A value of weight 0 may be any, also infinite.
-    """
-    values = tf.where(weights > 0, values, 0.0)
-    return tf.math.divide_no_nan(
-        tf.reduce_sum(weights * values, axis=1), tf.reduce_sum(weights, axis=1)
-    )
 
 
 def _within_cap(
@@ -188,20 +181,13 @@ def _within_cap(
     views = tf.reduce_sum(tf.cast(is_view, tf.int32), axis=1, keepdims=True)
     # Ranks [A, M] count the other positives from the first contrast on.
     rank = tf.cumsum(is_other, axis=1, exclusive=True)
-    # The own views stand together, so that all have the same rank.
-    own_rank = tf.where(is_view, rank, 0)
-    own_rank = tf.reduce_max(own_rank, axis=1, keepdims=True)  # [A, 1]
+    # The views of an anchor stand together, so that all have the same rank.
+    anchor_rank = tf.where(is_view, rank, 0)
+    anchor_rank = tf.reduce_max(anchor_rank, axis=1, keepdims=True)  # [A, 1]
     in_cycle = tf.where(contrasts.is_queued, 0, is_other)
     cycle_length = tf.reduce_sum(in_cycle, axis=1, keepdims=True)
-    cyclic_rank = rank - own_rank  # from the anchor on
-    is_before = rank < own_rank
+    cyclic_rank = rank - anchor_rank  # from the anchor on
+    is_before = rank < anchor_rank
     cyclic_rank = tf.where(is_before, cyclic_rank + cycle_length, cyclic_rank)
     rank = tf.where(contrasts.is_queued, rank, cyclic_rank)
     return is_positive & (is_view | (rank < cap - (views - 1)))
-
-
-def _log_sum_exp(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """Returns log of the sum of exp(logits) in a mask, [A, 1], finite."""
-    return tf.reduce_logsumexp(
-        tf.where(mask, logits, log_space.LOG_ZERO), axis=1, keepdims=True
-    )

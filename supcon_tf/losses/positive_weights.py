@@ -223,14 +223,9 @@ def canonical(
     is_valid, rule = (labels == 0) | (labels == 1), "0 or 1"
     if kind in _SOFT_KINDS:
         is_valid, rule = labels >= 0, "at least 0"
-    check = tf.debugging.Assert(
-        tf.reduce_all(is_valid),
-        [f"`{name}` of several labels per sample must be {rule}"],
-    )
-    with tf.control_dependencies([check] if check is not None else []):
-        if kind == "cosine":
-            return tf.math.l2_normalize(labels, axis=1)
-        return tf.identity(labels)
+    rule = f"`{name}` of several labels per sample must be {rule}"
+    labels = inputs.checked(labels, is_valid, rule)
+    return tf.math.l2_normalize(labels, axis=1) if kind == "cosine" else labels
 
 
 def sample_labels(

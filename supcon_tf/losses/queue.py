@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from supcon_tf import distribute, exceptions
+from supcon_tf import distribute
 from supcon_tf.keras_2 import keras
 from supcon_tf.losses import inputs
 
@@ -49,8 +49,7 @@ class ProjectionQueue(inputs.Configured, tf.Module):
 
     def __init__(self, size: int, dim: int, name: str = "projection_queue"):
         super().__init__(name=name)
-        exceptions.require(size > 0, "`size` must be positive", size)
-        exceptions.require(dim > 0, "`dim` must be positive", dim)
+        inputs.require_positive(size=size, dim=dim)
         self.size = size
         self.dim = dim
 
@@ -77,7 +76,7 @@ class ProjectionQueue(inputs.Configured, tf.Module):
         inputs.check_shape("projections", z, [None, self.dim])
         ids = inputs.class_ids(labels)
         inputs.check_shape("labels", ids, [z.shape[0]])
-        z, ids = distribute.gather_across_replicas(z, ids, own_first=False)
+        z, ids = distribute.gather_across_replicas(z, ids, cyclic=False)
         z, ids = z[-self.size :], ids[-self.size :]
         # Each replica updates its own copy of the variables, with equal rows.
         rows = tf.shape(z, tf.int64)[0]
@@ -99,8 +98,3 @@ class ProjectionQueue(inputs.Configured, tf.Module):
             self.labels.value(),
             is_filled,
         )
-
-    @classmethod
-    def from_config(cls, config: dict[str, object]) -> ProjectionQueue:
-        """Returns an empty queue of the same size."""
-        return cls(**config)

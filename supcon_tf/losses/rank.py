@@ -71,25 +71,23 @@ class RankNContrastLoss(inputs.Loss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        exceptions.require(
-            self.temperature > 0,
-            "`temperature` must be positive",
-            self.temperature,
-        )
+        inputs.require_positive(temperature=self.temperature)
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         z = inputs.to_views(y_pred, "projections")
         labels = _to_numbers(y_true, z)
         batch, views, dim = tf.shape(z)[0], *z.shape[1:]
         global_z, global_labels = inputs.gather(self.cross_replica, z, labels)
-        rows = tf.reshape(global_z, [-1, dim])  # [M, D], own rows come first
+        rows = tf.reshape(
+            global_z, [-1, dim]
+        )  # [M, D], those of this replica first
         num_anchors, num_others = batch * views, tf.shape(rows)[0] - 1
         distances = _distances(rows[:num_anchors], rows)  # [A, M]
         logits = -distances / self.temperature
         sum_of_logits = tf.reduce_sum(logits, axis=1)  # 0 of the row itself
         anchors = tf.range(num_anchors)[:, tf.newaxis]  # indices of rows
-        is_itself = anchors == tf.range(num_others + 1)  # [A, M]
-        logits = tf.where(is_itself, log_space.LOG_ZERO, logits)
+        is_anchor = anchors == tf.range(num_others + 1)  # [A, M]
+        logits = tf.where(is_anchor, log_space.LOG_ZERO, logits)
         order, counts = _ranks(labels, global_labels, views)
         sample_logits = tf.reduce_logsumexp(  # [A, G]
             tf.reshape(logits, [num_anchors, -1, views]), axis=2
@@ -126,11 +124,8 @@ def _to_numbers(labels: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
         labels = labels[:, tf.newaxis]
     inputs.check_shape("labels", labels, [z.shape[0], None])
     labels = tf.cast(labels, tf.float64)
-    check = tf.debugging.Assert(
-        tf.reduce_all(tf.math.is_finite(labels)), ["`labels` must be finite"]
-    )
-    with tf.control_dependencies([check] if check is not None else []):
-        return tf.identity(labels)
+    is_finite = tf.math.is_finite(labels)
+    return inputs.checked(labels, is_finite, "`labels` must be finite")
 
 
 def _ranks(

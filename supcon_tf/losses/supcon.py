@@ -252,6 +252,8 @@ class SupConLoss(inputs.Loss):
       ValueError: an option does not exist.
     """
 
+    _PART = "queue"
+
     temperature: float = defaults.TEMPERATURE
     formulation: str = "out"
     denominator: str = "all"
@@ -342,21 +344,6 @@ class SupConLoss(inputs.Loss):
     def _normalized(self, z: tf.Tensor) -> tf.Tensor:
         """Returns unit vectors along the last axis, if `normalize` is set."""
         return inputs.normalized(z) if self.normalize else z
-
-    def get_config(self) -> dict[str, object]:
-        config = super().get_config()
-        if self.queue is not None:
-            queue = keras.saving.serialize_keras_object(self.queue)
-            config["queue"] = queue
-        return config
-
-    @classmethod
-    def from_config(cls, config: dict[str, object]) -> SupConLoss:
-        """Rebuilds the loss from its config, with an empty queue."""
-        if config.get("queue") is not None:
-            queue = keras.saving.deserialize_keras_object(config["queue"])
-            config = config | {"queue": queue}
-        return cls(**config)
 
 
 def chance_loss(

@@ -170,23 +170,23 @@ def _mean_similarity(
     )
     num_positives = class_sums[:, -1] - self_weights
     # Products of soft labels leave a rounding error where no row is positive.
-    has_positive = num_positives > _ROUNDING * class_sums[:, -1]
-    num_positives = tf.where(has_positive, num_positives, 0.0)  # [R]
+    hpositive_gradient = num_positives > _ROUNDING * class_sums[:, -1]
+    num_positives = tf.where(hpositive_gradient, num_positives, 0.0)  # [R]
 
     @tf.custom_gradient
     def mean(z: tf.Tensor) -> tuple:
-        own_vectors = self_weights[:, tf.newaxis] * z  # [R, D]
-        positive_sums = class_sums[:, :-1] - own_vectors  # [R, D]
+        self_vectors = self_weights[:, tf.newaxis] * z  # [R, D]
+        positive_sums = class_sums[:, :-1] - self_vectors  # [R, D]
         similarity = tf.reduce_sum(z * positive_sums, axis=1)  # [R]
 
         def gradient(upstream: tf.Tensor) -> tf.Tensor:
             shares = tf.math.divide_no_nan(upstream, num_positives)
             # The gradient of a view as a positive of other anchors.
-            as_positive = sum_over_classes(
+            positive_gradient = sum_over_classes(
                 to_contrasts(shares)[:, tf.newaxis] * vectors
             )
             shares = shares[:, tf.newaxis]  # [R, 1]
-            return shares * (positive_sums - own_vectors) + as_positive
+            return shares * (positive_sums - self_vectors) + positive_gradient
 
         return tf.math.divide_no_nan(similarity, num_positives), gradient
 

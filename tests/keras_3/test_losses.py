@@ -110,6 +110,15 @@ def compute_expected(keras_2_loss, labels, weights=None):
     return value, tape.gradient(value, kernel)
 
 
+def assert_fit_takes_gradient(model, keras_2_loss, labels, weights=None):
+    history, gradient = fit(model, labels, sample_weight=weights)
+    expected_loss, expected_gradient = compute_expected(
+        keras_2_loss, labels, weights
+    )
+    assert_close(history["loss"], [expected_loss])
+    assert_close(gradient, expected_gradient)
+
+
 def assert_close(values, reference):
     scale = np.abs(reference).max()
     assert np.abs(np.subtract(values, reference)).max() < 1e-6 * max(scale, 1)
@@ -159,29 +168,33 @@ def test_an_example_runs(name):
     assert doctest.DocTestRunner(verbose=False).run(EXAMPLES[name]).failed == 0
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
-@pytest.mark.parametrize(("name", "options"), CASES)
+@pytest.mark.parametrize(
+    ("name", "options", "jit_compile"),
+    [
+        *((*case, False) for case in CASES),
+        ("SupConLoss", {}, True),
+        ("SupConLoss", {"positives_cap": 3, "implementation": "tiled"}, True),
+        ("RankNContrastLoss", {}, True),
+    ],
+)
 def test_fit_takes_our_gradient(name, options, jit_compile):
     """Of integers that float32 does not hold, with weights of samples."""
     loss, keras_2_loss = make_losses(name, options)
     labels = make_labels(name, options)
     model = make_model(loss, jit_compile=jit_compile)
-    history, gradient = fit(model, labels, sample_weight=WEIGHTS)
-    expected_loss, expected_gradient = compute_expected(
-        keras_2_loss, labels, WEIGHTS
-    )
-    assert_close(history["loss"], [expected_loss])
-    assert_close(gradient, expected_gradient)
+    assert_fit_takes_gradient(model, keras_2_loss, labels, WEIGHTS)
 
 
-@pytest.mark.parametrize("form", ["int32", "uint8", "column", "one-hot"])
-def test_labels_of_every_form(form):
-    labels = {
-        "int32": CLASSES.astype(np.int32),
-        "uint8": CLASSES.astype(np.uint8),
-        "column": CLASSES[:, np.newaxis],
-        "one-hot": np.eye(4)[CLASSES],
-    }[form]
+@pytest.mark.parametrize(
+    "labels",
+    [
+        CLASSES.astype(np.int32),
+        CLASSES.astype(np.uint8),
+        CLASSES[:, np.newaxis],
+        np.eye(4)[CLASSES],
+    ],
+)
+def test_labels_of_every_form(labels):
     history, _ = fit(make_model(keras_3.SupConLoss()), labels)
     assert_close(history["loss"], [losses.SupConLoss()(CLASSES, ROWS @ KERNEL)])
 
@@ -241,23 +254,19 @@ def test_diagnostics_are_right_and_anew_in_each_epoch(jit_compile):
         assert_close(history[name], [value, value])
 
 
-def test_diagnostics_of_several_labels():
-    metrics = keras_3.diagnostics(multi_label=True)
-    history, _ = fit(
-        make_model(keras_3.SupConLoss(positives="any"), metrics), SEVERAL
-    )
-    for metric in losses.diagnostics(multi_label=True):
-        value = float(metric(SEVERAL, ROWS @ KERNEL))
-        assert_close(history[metric.name], [value])
-
-
-def test_diagnostics_of_soft_labels():
-    metrics = keras_3.diagnostics(soft_labels=True)
-    assert [metric.name for metric in metrics] == ["uniformity", "mean_cosine"]
-    soft = keras_3.SupConLoss(positives="soft")
-    history, _ = fit(make_model(soft, metrics), SEVERAL / 2)
-    for metric in losses.diagnostics(soft_labels=True):
-        value = float(metric(SEVERAL / 2, ROWS @ KERNEL))
+@pytest.mark.parametrize(
+    ("positives", "options", "labels"),
+    [
+        ("any", {"multi_label": True}, SEVERAL),
+        ("soft", {"soft_labels": True}, SEVERAL / 2),
+    ],
+)
+def test_diagnostics_of_several_labels(positives, options, labels):
+    loss, metrics = keras_3.SupConLoss(positives=positives), losses.diagnostics
+    history, _ = fit(make_model(loss, keras_3.diagnostics(**options)), labels)
+    assert set(history) == {"loss", *(m.name for m in metrics(**options))}
+    for metric in metrics(**options):
+        value = float(metric(labels, ROWS @ KERNEL))
         assert_close(history[metric.name], [value])
 
 
@@ -287,12 +296,7 @@ def test_replicas_have_the_loss_of_one(name, options, mirrored_strategy):
     with mirrored_strategy.scope():
         loss, keras_2_loss = make_losses(name, options)
         model = make_model(loss)
-    history, gradient = fit(model, labels, sample_weight=WEIGHTS)
-    expected_loss, expected_gradient = compute_expected(
-        keras_2_loss, labels, WEIGHTS
-    )
-    assert_close(history["loss"], [expected_loss])
-    assert_close(gradient, expected_gradient)
+    assert_fit_takes_gradient(model, keras_2_loss, labels, WEIGHTS)
 
 
 def test_diagnostics_of_replicas(mirrored_strategy):
@@ -439,12 +443,7 @@ def test_a_loss_has_its_queue(tmp_path):
     queue = losses.ProjectionQueue(4, 4)
     queue.enqueue(np.eye(4), [0, 1, 2, 3])
     model = make_model(keras_3.SupConLoss(queue=queue))
-    history, gradient = fit(model, CLASSES)
-    expected_loss, expected_gradient = compute_expected(
-        losses.SupConLoss(queue=queue), CLASSES
-    )
-    assert_close(history["loss"], [expected_loss])
-    assert_close(gradient, expected_gradient)
+    assert_fit_takes_gradient(model, losses.SupConLoss(queue=queue), CLASSES)
     model.save(tmp_path / "model.keras")
     loaded = keras.models.load_model(tmp_path / "model.keras").loss.queue
     assert (loaded.size, loaded.dim, int(loaded.filled)) == (4, 4, 0)

@@ -65,7 +65,7 @@ def test_per_sample_and_finite(loss):
 
 
 def test_bad_options_are_named():
-    with pytest.raises(ValueError, match="`margin` must not be negative, got"):
+    with pytest.raises(ValueError, match="`margin` must be at least 0, got"):
         losses.MaxMarginLoss(margin=-0.1)
     with pytest.raises(ValueError, match="`scale` must be positive, got 0"):
         losses.MaxMarginLoss(scale=0)
