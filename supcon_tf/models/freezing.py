@@ -30,9 +30,6 @@ def ordered_layers(encoder: keras.Model) -> list[keras.layers.Layer]:
       >>> [layer.name for layer in models.ordered_layers(encoder)][:3]
       ['stem', 'group0_block0', 'group0_block1']
     """
-    chain = getattr(getattr(encoder, "stack", encoder), "chain", None)
-    if chain is not None:
-        return chain
     return list(_weighted_layers(getattr(encoder, "backbone", encoder)))
 
 
@@ -40,7 +37,7 @@ def _weighted_layers(
     layer: keras.layers.Layer,
 ) -> Iterator[keras.layers.Layer]:
     """Yields the layers with weights of a model, or a layer with weights."""
-    if hasattr(layer, "chain"):  # a network of Keras 3
+    if hasattr(layer, "chain"):  # a network that tells the order itself
         yield from layer.chain
     elif isinstance(layer, keras.Model):
         for part in layer.layers:
