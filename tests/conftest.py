@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import gc
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -76,6 +77,7 @@ def quick(request):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess.Popen, "__init__", skip)
+        patch.setattr(multiprocessing.process.BaseProcess, "start", skip)
         patch.setattr(loop, "fit", skip)  # a run of no epochs, too
         for name in ("fit", "train_on_batch", "save"):
             patch.setattr(keras.Model, name, skip)

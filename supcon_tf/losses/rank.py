@@ -78,9 +78,8 @@ class RankNContrastLoss(inputs.Loss):
         labels = _to_numbers(y_true, z)
         batch, views, dim = tf.shape(z)[0], *z.shape[1:]
         global_z, global_labels = inputs.gather(self.cross_replica, z, labels)
-        rows = tf.reshape(
-            global_z, [-1, dim]
-        )  # [M, D], those of this replica first
+        # Those of this replica come first.
+        rows = tf.reshape(global_z, [-1, dim])  # [M, D]
         num_anchors, num_others = batch * views, tf.shape(rows)[0] - 1
         distances = _distances(rows[:num_anchors], rows)  # [A, M]
         logits = -distances / self.temperature

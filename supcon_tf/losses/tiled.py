@@ -170,8 +170,8 @@ def _mean_similarity(
     )
     num_positives = class_sums[:, -1] - self_weights
     # Products of soft labels leave a rounding error where no row is positive.
-    hpositive_gradient = num_positives > _ROUNDING * class_sums[:, -1]
-    num_positives = tf.where(hpositive_gradient, num_positives, 0.0)  # [R]
+    has_positive = num_positives > _ROUNDING * class_sums[:, -1]
+    num_positives = tf.where(has_positive, num_positives, 0.0)  # [R]
 
     @tf.custom_gradient
     def mean(z: tf.Tensor) -> tuple:

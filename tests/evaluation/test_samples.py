@@ -48,7 +48,7 @@ def written(tmp_path, monkeypatch):
             **{"image_size": SIDE, "augmentation": "identity"}
             | (options or {}),
         )
-        run = runs.Run(training.RunDirectory(tmp_path), pretrained, "")
+        run = runs.Run(training.RunDirectory(tmp_path), pretrained, "", {})
         samples.write_samples(run, run.files, test, bank, count)
         positions = subsets.evenly(len(test.labels), plotted)
         samples.write_representations(run.files, test, positions, plane)
