@@ -167,12 +167,13 @@ class ReproduceSettings(Settings):
         choices=(
             *("table1", "table2", "fig4a", "fig4b", "fig4c", "fig4d"),
             *("suppl_table1", "suppl_table4", "suppl_table5", "suppl_fig3"),
-            *("long", "hardness", "family"),
+            *("long", "hardness", "family", "map", "objectives"),
         ),
         common=True,
     )
-    """Table or figure of the paper, or family, the losses that came after it;
-    its sweep is flags/tables/SCALE/TABLE.flags."""
+    """Table or figure of the paper; or family, the losses that came after it;
+    map, the gain over cross-entropy by images and steps; objectives, all
+    losses on one protocol. Its sweep is flags/tables/SCALE/TABLE.flags."""
     scale: str = setting(
         "small", choices=("small", "paper", "toy"), common=True
     )

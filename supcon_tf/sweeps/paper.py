@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 
+from matplotlib import figure
+
 from supcon_tf import config, evaluation, exceptions
 from supcon_tf.disk import files
 from supcon_tf.settings import from_flagfile
+from supcon_tf.sweeps import comparison, gains
 from supcon_tf.sweeps import run as sweep_run
 from supcon_tf.training import runs
 
@@ -27,8 +30,9 @@ _TOY_SETTINGS = {
 def reproduce(settings: config.ReproduceSettings) -> dict[str, object]:
     """Runs a table or a figure of the paper; see `run_sweep`.
 
-    The tables "hardness" and "long" also write a figure of the runs of all
-    cells, TABLE.png, and "long" the numbers of its figure, long.json.
+    Some tables write more files of all finished cells: "hardness", "long" and
+    "map" a figure, TABLE.png; "long", "map" and "objectives" numbers,
+    TABLE.json; "map" and "objectives" these numbers as Markdown, TABLE.md.
 
     Example:
       >>> from supcon_tf import config, sweeps
@@ -45,25 +49,73 @@ def reproduce(settings: config.ReproduceSettings) -> dict[str, object]:
     finished_cells = [
         cell for cell in results["cells"] if cell["status"] == "finished"
     ]
-    if finished_cells and settings.table in ("hardness", "long"):
-        seeds = settings.seeds
-        prefix = f"seed={seeds[0]}," if len(seeds) == 1 else ""
-        opened_runs = {
-            cell["name"].removeprefix(prefix): runs.open_run(cell["run_dir"])
-            for cell in finished_cells
-        }
+    if finished_cells and settings.table in _OUTPUTS:
         path = pathlib.Path(settings.run_dir, settings.table)
-        if settings.table == "hardness":
-            fig = evaluation.plot_gradients(opened_runs)
-        else:
-            curves = {
-                name: evaluation.accuracy_curve(run)
-                for name, run in opened_runs.items()
-            }
-            files.write_json(path.with_suffix(".json"), curves)
-            fig = evaluation.plot_curves(curves)
-        files.write_figure(path.with_suffix(".png"), fig, dpi=120)
+        _OUTPUTS[settings.table](finished_cells, path)
     return results
+
+
+def _write_gradients(
+    cells: list[dict[str, object]], path: pathlib.Path
+) -> None:
+    """Draws the gradients of the runs of all cells."""
+    _write_figure(path, evaluation.plot_gradients(_opened_runs(cells)))
+
+
+def _write_curves(cells: list[dict[str, object]], path: pathlib.Path) -> None:
+    """Measures and draws the accuracies over the epochs."""
+    curves = {
+        name: evaluation.accuracy_curve(run)
+        for name, run in _opened_runs(cells).items()
+    }
+    files.write_json(path.with_suffix(".json"), curves)
+    _write_figure(path, evaluation.plot_curves(curves))
+
+
+def _write_gains(cells: list[dict[str, object]], path: pathlib.Path) -> None:
+    """Lists and draws the gains over cross-entropy."""
+    results = gains.list_results(cells)
+    records = [dataclasses.asdict(result) for result in results]
+    _write_numbers(path, records, gains.gains_table(results))
+    _write_figure(path, gains.plot_gains(results))
+
+
+def _write_comparison(
+    cells: list[dict[str, object]], path: pathlib.Path
+) -> None:
+    """Lists the numbers of all losses."""
+    results = comparison.list_results(cells)
+    _write_numbers(path, results, comparison.comparison_table(results))
+
+
+_OUTPUTS = {
+    "hardness": _write_gradients,
+    "long": _write_curves,
+    "map": _write_gains,
+    "objectives": _write_comparison,
+}
+
+
+def _write_figure(path: pathlib.Path, fig: figure.Figure) -> None:
+    files.write_figure(path.with_suffix(".png"), fig, dpi=120)
+
+
+def _write_numbers(
+    path: pathlib.Path, records: list[dict[str, object]], text: str
+) -> None:
+    """Writes the records of a table, and its Markdown."""
+    files.write_json(path.with_suffix(".json"), records)
+    files.write_atomically(path.with_suffix(".md"), f"{text}\n")
+
+
+def _opened_runs(cells: list[dict[str, object]]) -> dict[str, runs.Run]:
+    """Returns the runs of cells, by name, without a seed that all share."""
+    seeds = {cell["values"]["seed"] for cell in cells}
+    prefix = f"seed={seeds.pop()}," if len(seeds) == 1 else ""
+    return {
+        cell["name"].removeprefix(prefix): runs.open_run(cell["run_dir"])
+        for cell in cells
+    }
 
 
 def table_of_paper(settings: config.ReproduceSettings) -> config.SweepSettings:

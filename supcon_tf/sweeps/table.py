@@ -99,7 +99,7 @@ def sweep_table(results: dict[str, object]) -> str:
         if has_differences:
             numbers.insert(1, _difference(row.differences(metric, groups[0])))
         rows.append([*texts, *numbers, _time(row)])
-    lines = _markdown(rows, left=len(axis_names))
+    lines = markdown(rows, left=len(axis_names))
     failures = [
         f"- {cell['name']}, {cell['part'] or 'at its start'}: "
         f"{cell['error']}; {cell['log']}"
@@ -201,7 +201,7 @@ def _time(row: Group) -> str:
     return "failed" if "failed" in states else min(states)
 
 
-def _markdown(rows: list[list[str]], left: int) -> list[str]:
+def markdown(rows: list[list[str]], left: int) -> list[str]:
     """Returns a table with aligned columns, the first `left` leftwards."""
     rule = ["---"] * left + ["--:"] * (len(rows[0]) - left)
     rows = [[cell.replace("|", "\\|") for cell in row] for row in rows]

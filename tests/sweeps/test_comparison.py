@@ -1,0 +1,74 @@
+"""The comparison of losses: flags as names, and the numbers of runs."""
+
+import json
+
+import pytest
+
+from supcon_tf import config, transfer
+from supcon_tf.sweeps import comparison, grid
+
+METRICS = {
+    "method.top_1": 0.7,
+    "linear.top_1": 0.6,
+    "pretrained.top_1": 0.7,
+    "knn.top_1": 0.5,
+    "method.ece": 0.1,
+    "retrieval.map_at_r": 0.3,
+    "unknown.mahalanobis.fpr95": 0.9,
+    "corruptions.linear.mean_corruption_error_unnormalized": 0.4,
+    "corruptions.pretrained.mean_corruption_error_unnormalized": 0.45,
+}
+
+
+def make_cells(*axes, run_dir="runs/s"):
+    return [
+        {
+            "values": cell.values,
+            "run_dir": run_dir,
+            "seconds": 600,
+            "metrics": METRICS,
+            "settings": {"pretrain": vars(cell.training)},
+        }
+        for cell in grid.list_cells(config.SweepSettings("runs/s", sweep=axes))
+    ]
+
+
+@pytest.fixture
+def no_transfer(monkeypatch):
+    results = {"test": {"top_1": 0.96}}
+    monkeypatch.setattr(transfer, "transfer_encoder", lambda _: results)
+
+
+def test_a_loss_is_named_by_the_flags_that_make_it(no_transfer):
+    axis = "objective:learning_rate:denominator:margin=supcon:5:all:0,"
+    cells = make_cells("seed=0", f"{axis}supcon:5:sincere:1,ce:3:all:0")
+    assert [row["flags"] for row in comparison.list_results(cells)] == [
+        "--objective=supcon",
+        "--objective=supcon --denominator=sincere --margin=1",
+        "--objective=ce",
+    ]
+
+
+def test_corruptions_are_of_the_classifier_that_a_method_ends_with(no_transfer):
+    rows = comparison.list_results(make_cells("objective=supcon,supcon+ce,ce"))
+    errors = [row["corruptions.method"] for row in rows]
+    assert errors == [0.4, 0.4, 0.45]
+
+
+def test_a_row_has_the_means_of_its_seeds(no_transfer):
+    rows = comparison.list_results(make_cells("seed=0,1", "objective=ce"))
+    rows[1]["method.top_1"] = 0.8
+    cells = comparison.comparison_table(rows).splitlines()[-1].strip("| ")
+    assert [cell.strip() for cell in cells.split("|")] == (
+        "`--objective=ce`,2,0.750 ± 0.071,0.600,0.500,0.100,0.300,0.960,0.450,"
+        "0.900,10"
+    ).split(",")
+
+
+def test_the_transfer_is_that_of_the_tool(copy_run, tmp_path):
+    run = copy_run(tmp_path / "run")
+    cells = make_cells("objective=supcon", run_dir=str(run.path))
+    (row,) = comparison.list_results(cells)
+    record = json.loads(run.stage("digits").transfer_file.read_text())
+    assert row["digits"] == record["test"]["top_1"]
+    assert comparison.list_results(cells) == [row]  # not repeated
