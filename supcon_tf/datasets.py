@@ -1,6 +1,7 @@
 """The kinds of data sets, and the arguments of each.
 
-Settings and `data.load` check them; this module needs no TensorFlow.
+Settings check all arguments, and `data.load` checks `takes`. This module needs
+no TensorFlow.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ class Kind:
 
     Attributes:
       takes: the arguments of `data.load` that its loader takes.
-      needs_path: whether `data_dir` must be given.
+      needs_path: whether settings must give `data_dir`; the loader refuses
+        None.
       suffixes: ends of the names of files that are such data sets.
       skips_images: whether a run may leave bad images out.
     """

@@ -1,4 +1,4 @@
-"""The operations of AutoAugment and RandAugment by name, level and batch.
+"""The operations that policies draw, by name, level and batch.
 
 A policy draws for each image the name of an operation; here names and levels
 become arguments, and operations are applied to a batch.

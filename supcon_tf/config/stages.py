@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from supcon_tf import exceptions, run_files
+from supcon_tf import defaults, exceptions, run_files
 from supcon_tf.config import images, objectives, running
 from supcon_tf.settings import Settings, field_of, setting
 
@@ -65,9 +65,7 @@ class EncoderSettings(Settings):
     """Start the last batch norm of each residual branch at 0, as in the paper's
     code: a deep ResNet then starts as a shallow one. Small and short runs learn
     slower from there, see docs/guides/training.md."""
-    pooling: str = setting(
-        "auto", choices=("auto", "class_token", "mean", "both")
-    )
+    pooling: str = setting("auto", choices=defaults.POOLINGS)
     """keras_hub:PRESET, where it puts out tokens: the class token, the mean of
     the patches, or both, one behind the other; auto is the class token where
     there is one, else the mean."""

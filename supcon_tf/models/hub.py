@@ -13,13 +13,12 @@ import h5py
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import exceptions, keras_2
+from supcon_tf import defaults, exceptions, keras_2
 from supcon_tf.host import trust
 from supcon_tf.keras_2 import keras
 from supcon_tf.models import weights
 
 PREFIX = "keras_hub:"
-POOLINGS = "auto", "class_token", "mean", "both"
 _CONFIGS = "config.json", "image_converter.json"
 _HUGGING_FACE_CONFIG = "preprocessor_config.json"
 _MAX_BYTES = 2**20  # of a config
@@ -38,7 +37,7 @@ def check(architecture: str, pooling: str = "auto") -> types.ModuleType:
         whose config would make objects of others than KerasHub; there is no
         such `pooling`.
     """
-    exceptions.require_one_of(POOLINGS, "pooling", pooling)
+    exceptions.require_one_of(defaults.POOLINGS, "pooling", pooling)
     preset = architecture.removeprefix(PREFIX)
     # A run of others may name an address whose files nobody has checked.
     exceptions.require(

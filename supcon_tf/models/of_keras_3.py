@@ -12,9 +12,8 @@ import keras as keras_3
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import exceptions
+from supcon_tf import defaults, exceptions
 from supcon_tf.keras_2 import keras
-from supcon_tf.models import hub
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
@@ -70,7 +69,7 @@ class Backbone(keras.Model):
             "`network` must be a keras.Model of Keras 3",
             type(network),
         )
-        exceptions.require_one_of(hub.POOLINGS, "pooling", pooling)
+        exceptions.require_one_of(defaults.POOLINGS, "pooling", pooling)
         options = {"name": network.name, "dtype": network.compute_dtype}
         super().__init__(autocast=False, **(options | kwargs))
         self.pooling = pooling
