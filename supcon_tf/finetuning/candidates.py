@@ -150,9 +150,14 @@ def choose(frozen: Candidate, tuned: list[Candidate]) -> Candidate:
     """
     if not tuned:
         return frozen
-    best = min(tuned, key=lambda candidate: candidate.validation["nll"])
-    mean, error = gain(frozen, best)
-    return best if mean > _STANDARD_ERRORS * error else frozen
+    tuned_best = best(tuned)
+    mean, error = gain(frozen, tuned_best)
+    return tuned_best if mean > _STANDARD_ERRORS * error else frozen
+
+
+def best(tuned: list[Candidate]) -> Candidate:
+    """The candidate of the lowest validation NLL."""
+    return min(tuned, key=lambda candidate: candidate.validation["nll"])
 
 
 def gain(frozen: Candidate, tuned: Candidate) -> tuple[float, float]:
