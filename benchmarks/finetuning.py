@@ -211,7 +211,7 @@ def _measured(
         return predictions
 
     corrupted = config.EvaluateSettings(
-        str(run.path),
+        finetuning_settings.run_dir,
         corruptions="generated",
         corruption_severities=(_SEVERITY,),
         corruption_images=min(_CORRUPTED, run.source("test").num_examples),
