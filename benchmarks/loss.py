@@ -5,10 +5,10 @@
 Ours are `tiled`, in the schedule that SupConLoss chooses, `looped`, in that of
 least memory, and `dense`, with all matrices in memory; `any`, `all` and
 `jaccard` take the same labels as multi-hot ones; `floor` is the products and
-exponentials alone. Ours also measure other losses, such as
---denominator=only_negatives. Where they are installed or their files are
-given, `pml` (pytorch-metric-learning), `official`, and `supcontrast`, as it is
-and by torch.compile, take part:
+exponentials alone; `inf_cl` is Inf-CL's algorithm in TensorFlow. Ours also
+measure other losses, such as --denominator=only_negatives. Where they are
+installed or their files are given, `pml` (pytorch-metric-learning), `official`,
+and `supcontrast`, as it is and by torch.compile, take part:
 
   python benchmarks/loss.py --supcontrast_path=FILE --official_path=FILE
 
@@ -23,7 +23,7 @@ from collections.abc import Callable
 import checkout  # noqa: F401
 import numpy as np
 
-from benchmarks import harness, measuring, results
+from benchmarks import harness, loss_peers, measuring, results
 from supcon_tf import exceptions, settings
 
 Pass = Callable[[], tuple[object, object]]  # mean loss times tau, gradient
@@ -31,10 +31,9 @@ Pass = Callable[[], tuple[object, object]]  # mean loss times tau, gradient
 # [M, M] float32 matrices at the peak; those of others were 9 to 11 at M = 8,192
 # and 12,288, rounded up to 12. Tiles take memory linear in M.
 _MULTI_LABEL = ("any", "all", "jaccard")
-_TORCH = ("supcontrast", "supcontrast_compiled", "pml")
 _TILED = ("tiled", "looped", *_MULTI_LABEL)
 _MATRICES = dict.fromkeys(_TILED, 0.0)
-_MATRICES["floor"] = 0.5
+_MATRICES |= {"floor": 0.5, "inf_cl": 0.0}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +41,7 @@ class LossBench(harness.Bench):
     """Settings of benchmarks/loss.py."""
 
     NEEDS = {
-        **dict.fromkeys((*_TILED, "dense", "floor"), ()),
+        **dict.fromkeys((*_TILED, "dense", "floor", "inf_cl"), ()),
         "official": ("--official_path",),
         "supcontrast": ("--supcontrast_path", "torch"),
         "supcontrast_compiled": ("--supcontrast_path", "torch"),
@@ -140,19 +139,21 @@ def measure(job: measuring.Job) -> dict[str, float]:
 
 def make_step(job: measuring.Job, z: np.ndarray, labels: np.ndarray) -> Pass:
     """Of unit z [batch, views, dim]; traced where it is TensorFlow's."""
-    if job.implementation in _TORCH:
-        return _torch_step(job, z, labels)
+    if job.implementation in loss_peers.IN_TORCH:
+        return loss_peers.torch_step(job, z, labels)
     tf = measuring.import_tensorflow(job.threads)
     if job.implementation == "floor":
         return floor_step(z.reshape(-1, job.dim))
     from supcon_tf import losses
 
     options = {"temperature": job.temperature}
-    if job.implementation != "official":
+    if job.implementation not in ("official", "inf_cl"):
         names = "formulation", "denominator", "positives_cap"
         options |= {name: getattr(job, name) for name in names}
     if job.implementation == "dense":
         loss = losses.supcon_loss
+    elif job.implementation == "inf_cl":
+        loss = loss_peers.inf_cl_loss
     elif job.implementation == "official":
         loss = measuring.load_file(job.official_path).contrastive_loss
         labels = tf.one_hot(labels, job.classes)
@@ -204,37 +205,6 @@ def floor_step(rows: np.ndarray) -> Pass:
     z = tf.constant(rows)
     traced = run.get_concrete_function(z)
     return lambda: traced(z)
-
-
-def _torch_step(job: measuring.Job, z: np.ndarray, labels: np.ndarray) -> Pass:
-    """Of a PyTorch loss, eager, as the peers are used."""
-    torch = measuring.import_torch(job.threads)
-    device = measuring.torch_device()
-    z = torch.from_numpy(z).to(device).requires_grad_()
-    y = torch.from_numpy(labels).long().to(device)
-    if job.implementation != "pml":
-        # Its value is tau / base_temperature times the mean in nats.
-        loss = measuring.load_file(job.supcontrast_path).SupConLoss(
-            temperature=job.temperature, base_temperature=1.0
-        )
-        if job.implementation == "supcontrast_compiled":
-            loss = torch.compile(loss)
-    else:
-        from pytorch_metric_learning import losses
-
-        loss = losses.SupConLoss(temperature=job.temperature)
-        y = y.repeat_interleave(job.views)
-    pml = job.implementation == "pml"
-
-    def step() -> tuple[object, object]:
-        z.grad = None
-        value = (
-            job.temperature * loss(z.flatten(0, 1), y) if pml else loss(z, y)
-        )
-        value.backward()
-        return value, z.grad.cpu()
-
-    return step
 
 
 def oracle_gradient(z: np.ndarray, y: np.ndarray, tau: float) -> np.ndarray:

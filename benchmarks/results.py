@@ -147,6 +147,8 @@ def describe(bench: Bench, written: Point) -> str:
     return "\n".join(
         [
             markdown(written["table"]),
+            "",
+            overview(bench, bench.cases_of(points)),
             *bench.notes(points),
             *(progress(bench, point) for point in points if "error" in point),
             *(f"DISAGREES: {line}" for line in wrong),
@@ -154,6 +156,36 @@ def describe(bench: Bench, written: Point) -> str:
             *(f"left out: {line}" for line in written["left_out"]),
         ]
     )
+
+
+def overview(bench: Bench, cases: dict[str, Case]) -> str:
+    """A table in Markdown: a row for each case, a column for each label.
+
+    A cell has the plotted numbers. Behind a median stands half of the range of
+    the rounds, in percent.
+    """
+    columns = [column for column in bench.COLUMNS if column.plotted]
+    units = ", ".join(column.title for column in columns)
+    return markdown(
+        [
+            {units: name}
+            | {
+                label: ", ".join(_with_range(column, row) for column in columns)
+                for label, row in case.items()
+            }
+            for name, case in cases.items()
+        ]
+    )
+
+
+def _with_range(column: Column, row: list[Point]) -> str:
+    """The number of a column, and where it is a median, the range."""
+    values = list(map(column.value, row))
+    number = column.combine(values)
+    text = f"{number:,{column.form}}"
+    if column.combine is statistics.median and len(values) > 1:
+        text += f" ±{(max(values) - min(values)) / 2 / abs(number):.0%}"
+    return text
 
 
 def markdown(lines: list[dict[str, str]]) -> str:

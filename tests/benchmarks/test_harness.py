@@ -236,6 +236,23 @@ def test_ratios_are_taken_within_rounds():
     assert dense["memory/tiled"] == "5.55" and dense["time/dense"] == "1.00"
 
 
+def test_an_overview_has_half_the_range_behind_medians():
+    points = [
+        *rounds("tiled", 1.0, 1.2, 1.5),
+        *rounds("dense", 3.0),
+        *rounds("tiled", 2.0, rows=64),
+    ]
+    text = results.overview(BENCH, results.cases_of(BENCH.AXES, points))
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in text.splitlines()
+    ]
+    assert cells[0] == ["ms, MB", "tiled", "dense"]
+    # (1.5 - 1) / 2 / 1.2; memory is the largest of all rounds.
+    assert cells[2] == ["rows 512", "1,200.00 ±21%, 12.0", "3,000.00, 10.0"]
+    assert cells[3] == ["rows 64", "2,000.00, 10.0", "-"]
+
+
 def test_no_memory_ratio_over_nothing_and_none_without_the_peer():
     _, dense = table(rounds("tiled", 1.0, peak_mb=0.0), rounds("dense", 2.0))
     assert dense["time/tiled"] == "2.00" and "memory/tiled" not in dense
@@ -274,8 +291,9 @@ def test_the_description_has_it_all():
     row = "rows 512|tiled|1000.00|1.00|10.0|4.0e-07|1.00|1.00|0.50|1.00"
     assert lines[2].replace(" ", "") == f"|{row}|".replace(" ", "")
     assert [cell.strip() for cell in lines[3].split("|")][6:8] == ["-", "2.00"]
-    assert lines[4:6] == ["a note", "rows 512, pml: skipped: about 12 GB"]
-    assert lines[6:] == ["agree: loss, norm", "left out: official needs it"]
+    assert lines[4] == "" and "tiled" in lines[5] and "dense" in lines[5]
+    assert lines[8:10] == ["a note", "rows 512, pml: skipped: about 12 GB"]
+    assert lines[10:] == ["agree: loss, norm", "left out: official needs it"]
     written["disagreements"] = ["one is another"]
     assert "DISAGREES: one is another" in results.describe(BENCH, written)
 

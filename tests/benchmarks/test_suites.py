@@ -48,9 +48,9 @@ STEP = {
 SEARCH = {"bank": 90, "queries": 70, "dim": 6, "k": 5, "seed": 0, "threads": 1}
 
 
-@pytest.mark.slow(but=["dense", "jaccard", "official"])
+@pytest.mark.slow(but=["dense", "inf_cl", "jaccard", "official"])
 @pytest.mark.parametrize(
-    "name", ["looped", "dense", "jaccard", "official", "supcontrast"]
+    "name", ["looped", "dense", "inf_cl", "jaccard", "official", "supcontrast"]
 )
 def test_every_loss_is_the_same(name, local_process, supcontrast):
     if name == "supcontrast":
