@@ -170,8 +170,12 @@ def git_revision(package: pathlib.Path = _PACKAGE) -> str | None:
 
 
 def _evaluation(run: runs.Run, classifier: str) -> dict[str, object]:
-    """The evaluation of the exported checkpoints; {} if there is none."""
+    """The evaluation of the exported checkpoints; {} if there is none.
+
+    A line names an evaluation of other checkpoints.
+    """
     made_of = run.made_of("linear" if classifier == "linear" else "none")
+    outdated_file = None
     for directory in (run.evaluation_owner, run.files):
         results = directory.evaluation()
         measured = results.get("made_of", {})
@@ -179,6 +183,11 @@ def _evaluation(run: runs.Run, classifier: str) -> dict[str, object]:
         parts = ["encoder"] if "test_classes" in results else made_of
         if all(measured.get(part) == made_of[part] for part in parts):
             return results
+        if results:
+            outdated_file = directory.evaluation_file
+    if outdated_file:
+        text = f"none: {outdated_file} is of other checkpoints; evaluate again"
+        console.print_line("metrics", text)
     return {}
 
 

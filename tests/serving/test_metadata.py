@@ -136,7 +136,9 @@ def test_an_encoder_alone_has_no_classes(directory, run, monkeypatch):
     assert (named["classes"], named["top_k"]) == (list(NAMES), 2)
 
 
-def test_metrics_are_those_of_the_checkpoint(directory, run, evaluation):
+def test_metrics_are_those_of_the_checkpoint(
+    directory, run, evaluation, capsys
+):
     files.write_json(run.stage("probe").evaluation_file, evaluation)
     other = {"checkpoint": "step-00000001", "sha256": "0" * 64}
     files.write_json(
@@ -148,12 +150,15 @@ def test_metrics_are_those_of_the_checkpoint(directory, run, evaluation):
     assert checkpoints["classifier"] == checkpoints["encoder"]
     assert record["settings"]["classifier"] == record["settings"]["encoder"]
     assert set(record["metrics"]) == {"dataset", "test_examples", "prototype"}
+    assert "metrics " not in capsys.readouterr().out
     newer = run.checkpoints / "step-00000024"
     newer.mkdir()
     files.write_json(newer / "progress.json", {})
     record = written(directory, run, "none")
     assert record["checkpoints"]["encoder"]["step"] == 24
     assert record["metrics"] is None
+    line = f"none: {run.evaluation_file} is of other checkpoints"
+    assert line in capsys.readouterr().out
 
 
 def test_every_other_file_is_listed_as_clients_check_it(directory, run):
