@@ -8,6 +8,8 @@ exact in float32, so that an image gives the same bytes alone and in any batch.
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -15,12 +17,13 @@ import tensorflow as tf
 from supcon_tf import exceptions
 from supcon_tf.augment import dispatch, randomness
 
-# ITU-R 601 times 2**16, as in PIL; of a convolution to three channels.
-_GRAY_WEIGHTS = np.float32([[[[19595] * 3, [38470] * 3, [7471] * 3]]])
+# ITU-R 601 in steps of 2**-16, as in PIL; of a convolution to three channels.
+_GRAY_WEIGHTS = np.float32([[[[19595] * 3, [38470] * 3, [7471] * 3]]]) / 2**16
 _ORDERS = tuple(itertools.permutations(range(4)))
-_MAX_BATCHED_PIXELS = 96 * 96  # of an image, see `adjust_hue`
+_MAX_BATCHED_PIXELS = 96 * 96  # of an image, see `_in_cache`
 _WEIGHT_STEP = 2.0**-13  # of a blur weight
 _LEVEL_STEP = 2.0**-3  # of a pixel between the passes: 24 bits in all
+_BLUR_BLOCK = 32  # rows
 
 
 def to_grayscale(images: tf.Tensor) -> tf.Tensor:
@@ -89,16 +92,7 @@ def adjust_hue(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
     the resulting pixels are rounded, to nearest. A factor is a share of the
     circle, taken modulo 1; 0 changes nothing.
     """
-    images = dispatch.check_colors(images)
-    height, width = images.shape[1:3]
-    if height * width < _MAX_BATCHED_PIXELS:
-        return _turn_hue(images, factor)
-    # One image at a time: its intermediate planes stay in the cache.
-    return tf.map_fn(
-        lambda pair: _turn_hue(pair[0][tf.newaxis], pair[1][tf.newaxis])[0],
-        (images, factor),
-        fn_output_signature=tf.TensorSpec([height, width, 3], tf.uint8),
-    )
+    return _in_cache(_turn_hue, dispatch.check_colors(images), factor)
 
 
 def color_jitter(
@@ -141,11 +135,10 @@ def gaussian_blur(images: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
     than one level, and pixels to nearest. `sigma`, [batch] float32, is the
     standard deviation in pixels, positive.
     """
-    pixels = _to_floats(images)
-    height, width = pixels.shape[1:3]
-    radius = min(height, width) // 10 // 2
+    images = dispatch.check_colors(images)
+    radius = min(images.shape[1:3]) // 10 // 2
     if radius == 0:
-        return tf.convert_to_tensor(images)
+        return images
     # float64 for the reason given in `randomness.normal`.
     offsets = tf.range(-radius, radius + 1, dtype=tf.float64)
     scaled = offsets / tf.cast(sigma, tf.float64)[:, None]
@@ -155,17 +148,7 @@ def gaussian_blur(images: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
     centre = tf.one_hot(radius, 2 * radius + 1, dtype=tf.float64)
     missing = 1.0 - tf.reduce_sum(weights, axis=1, keepdims=True)
     weights = tf.cast(weights + missing * centre, tf.float32)
-    rows = tf.reshape(pixels, [-1, height, width * 3])
-    rows = _blur_matrices(weights, height) @ rows  # [batch, H, W * 3]
-    rows = tf.round(rows / _LEVEL_STEP) * _LEVEL_STEP
-    swap_sides = [0, 2, 1, 3]
-    columns = tf.reshape(rows, [-1, height, width, 3])
-    columns = tf.transpose(columns, swap_sides)
-    columns = tf.reshape(columns, [-1, width, height * 3])
-    columns = _blur_matrices(weights, width) @ columns  # [batch, W, H * 3]
-    blurred = tf.reshape(columns, [-1, width, height, 3])
-    blurred = tf.transpose(blurred, swap_sides)
-    return tf.cast(tf.round(blurred), tf.uint8)
+    return _in_cache(_blur, images, weights)
 
 
 def check_strength(strength: float) -> None:
@@ -190,10 +173,10 @@ def _to_floats(images: tf.Tensor) -> tf.Tensor:
 
 def _gray(pixels: tf.Tensor) -> tf.Tensor:
     """PIL's luminance of float pixels, repeated on three channels."""
-    # Below 2**24, so exact in float32. A convolution to three channels is
+    # Sums of 24 bits, so exact in float32. A convolution to three channels is
     # faster than one channel and a broadcast along the innermost axis.
-    scaled = tf.nn.conv2d(pixels, _GRAY_WEIGHTS, strides=1, padding="VALID")
-    return tf.floor((scaled + 32768.0) / 65536.0)
+    luminance = tf.nn.conv2d(pixels, _GRAY_WEIGHTS, strides=1, padding="VALID")
+    return tf.floor(luminance + 0.5)
 
 
 def _to_bytes(pixels: tf.Tensor) -> tf.Tensor:
@@ -206,6 +189,25 @@ def _blend(
 ) -> tf.Tensor:
     """Blends as PIL: target + factor * (pixels - target), clipped to bytes."""
     return _to_bytes(target + _per_image(factor) * (pixels - target))
+
+
+def _in_cache(
+    operation: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+    images: tf.Tensor,
+    per_image: tf.Tensor,
+) -> tf.Tensor:
+    """Applies an operation to small images together, to large ones in turn.
+
+    So the intermediate results of a large image stay in the cache of a core.
+    """
+    height, width = images.shape[1:3]
+    if height * width < _MAX_BATCHED_PIXELS:
+        return operation(images, per_image)
+    return tf.map_fn(
+        lambda pair: operation(pair[0][tf.newaxis], pair[1][tf.newaxis])[0],
+        (images, per_image),
+        fn_output_signature=tf.TensorSpec([height, width, 3], tf.uint8),
+    )
 
 
 def _turn_hue(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
@@ -243,11 +245,39 @@ def _share(hue: tf.Tensor) -> tf.Tensor:
     return tf.clip_by_value(tf.abs(hue - 3.0) - 1.0, 0.0, 1.0)
 
 
-def _blur_matrices(weights: tf.Tensor, side: int) -> tf.Tensor:
-    """Blur along one side as matrices [batch, side, side], borders mirrored."""
-    taps = weights.shape[1]
-    mirrored = np.pad(np.arange(side), taps // 2, mode="reflect")
-    sources = np.lib.stride_tricks.sliding_window_view(mirrored, side)
-    shifts = tf.one_hot(sources, side)  # [taps, side, side]
-    matrices = weights @ tf.reshape(shifts, [taps, side * side])
-    return tf.reshape(matrices, [-1, side, side])
+def _blur(images: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """Filters both axes by weights [batch, taps]."""
+    height, width = images.shape[1:3]
+    pixels = tf.cast(images, tf.float32)
+    rows = tf.reshape(pixels, [-1, height, width * 3])
+    rows = _filter(rows, weights)  # [batch, H, W * 3]
+    rows = tf.round(rows / _LEVEL_STEP) * _LEVEL_STEP
+    swap_sides = [0, 2, 1, 3]
+    columns = tf.reshape(rows, [-1, height, width, 3])
+    columns = tf.transpose(columns, swap_sides)
+    columns = tf.reshape(columns, [-1, width, height * 3])
+    columns = _filter(columns, weights)  # [batch, W, H * 3]
+    blurred = tf.reshape(columns, [-1, width, height, 3])
+    blurred = tf.transpose(blurred, swap_sides)
+    return tf.cast(tf.round(blurred), tf.uint8)
+
+
+def _filter(rows: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """Filters [batch, side, n] along the side, borders mirrored.
+
+    The matrix of a whole side is a band, mostly zeros. A block of rows needs
+    its own rows and those within reach of the filter alone.
+    """
+    side, taps = rows.shape[1], weights.shape[1]
+    count = math.ceil(side / _BLUR_BLOCK)
+    block = math.ceil(side / count)
+    length = block + taps - 1
+    after = count * block - side + taps // 2
+    sources = np.pad(np.arange(side), (taps // 2, after), mode="reflect")
+    sources = np.stack([sources[i * block :][:length] for i in range(count)])
+    bands = np.stack([np.eye(block, length, tap) for tap in range(taps)])
+    bands = tf.constant(bands.reshape(taps, -1), tf.float32)
+    matrices = tf.reshape(weights @ bands, [-1, 1, block, length])
+    blocks = tf.gather(rows, sources, axis=1)  # [batch, count, length, n]
+    filtered = tf.reshape(matrices @ blocks, [-1, count * block, rows.shape[2]])
+    return filtered[:, :side]
