@@ -32,7 +32,7 @@ BELOW = {
     "config": {
         *("datasets", "defaults", "disk", "host", "run_files", "settings"),
     },
-    "measures": {"tracing"},
+    "measures": {"host", "tracing"},
     "augment": {"defaults", "keras_2", "tracing"},
     "losses": {"defaults", "distribute", "keras_2", "tracing"},
     "models": {"defaults", "disk", "host", "keras_2", "pixels", "tracing"},

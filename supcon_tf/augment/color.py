@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -20,7 +19,7 @@ from supcon_tf.augment import dispatch, randomness
 # ITU-R 601 in steps of 2**-16, as in PIL; of a convolution to three channels.
 _GRAY_WEIGHTS = np.float32([[[[19595] * 3, [38470] * 3, [7471] * 3]]]) / 2**16
 _ORDERS = tuple(itertools.permutations(range(4)))
-_MAX_BATCHED_PIXELS = 96 * 96  # of an image, see `_in_cache`
+_MAX_BATCHED_PIXELS = 96 * 96  # of an image, see `gaussian_blur`
 _WEIGHT_STEP = 2.0**-13  # of a blur weight
 _LEVEL_STEP = 2.0**-3  # of a pixel between the passes: 24 bits in all
 _BLUR_BLOCK = 32  # rows
@@ -92,7 +91,16 @@ def adjust_hue(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
     the resulting pixels are rounded, to nearest. A factor is a share of the
     circle, taken modulo 1; 0 changes nothing.
     """
-    return _in_cache(_turn_hue, dispatch.check_colors(images), factor)
+    images = dispatch.check_colors(images)
+
+    def turn(pair: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        pixels = tf.cast(pair[0], tf.float32)
+        turned = tf.raw_ops.AdjustHue(images=pixels, delta=pair[1])
+        return tf.cast(turned + 0.5, tf.uint8)
+
+    turns = tf.math.floormod(factor, 1.0)
+    shape = tf.TensorSpec(images.shape[1:], tf.uint8)
+    return tf.map_fn(turn, (images, turns), fn_output_signature=shape)
 
 
 def color_jitter(
@@ -148,7 +156,15 @@ def gaussian_blur(images: tf.Tensor, sigma: tf.Tensor) -> tf.Tensor:
     centre = tf.one_hot(radius, 2 * radius + 1, dtype=tf.float64)
     missing = 1.0 - tf.reduce_sum(weights, axis=1, keepdims=True)
     weights = tf.cast(weights + missing * centre, tf.float32)
-    return _in_cache(_blur, images, weights)
+    height, width = images.shape[1:3]
+    if height * width < _MAX_BATCHED_PIXELS:
+        return _blur(images, weights)
+    # One image at a time: its intermediate results stay in the cache.
+    return tf.map_fn(
+        lambda pair: _blur(pair[0][tf.newaxis], pair[1][tf.newaxis])[0],
+        (images, weights),
+        fn_output_signature=tf.TensorSpec([height, width, 3], tf.uint8),
+    )
 
 
 def check_strength(strength: float) -> None:
@@ -189,60 +205,6 @@ def _blend(
 ) -> tf.Tensor:
     """Blends as PIL: target + factor * (pixels - target), clipped to bytes."""
     return _to_bytes(target + _per_image(factor) * (pixels - target))
-
-
-def _in_cache(
-    operation: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
-    images: tf.Tensor,
-    per_image: tf.Tensor,
-) -> tf.Tensor:
-    """Applies an operation to small images together, to large ones in turn.
-
-    So the intermediate results of a large image stay in the cache of a core.
-    """
-    height, width = images.shape[1:3]
-    if height * width < _MAX_BATCHED_PIXELS:
-        return operation(images, per_image)
-    return tf.map_fn(
-        lambda pair: operation(pair[0][tf.newaxis], pair[1][tf.newaxis])[0],
-        (images, per_image),
-        fn_output_signature=tf.TensorSpec([height, width, 3], tf.uint8),
-    )
-
-
-def _turn_hue(images: tf.Tensor, factor: tf.Tensor) -> tf.Tensor:
-    """`adjust_hue` on whole planes of the batch."""
-    pixels = tf.cast(images, tf.float32)
-    height, width = pixels.shape[1:3]
-    flat = tf.reshape(pixels, [-1, height * width, 3])
-    planes = tf.transpose(flat, [2, 0, 1])  # [3, batch, H * W]
-    red, green, blue = tf.unstack(planes)
-    brightest = tf.maximum(tf.maximum(red, green), blue)
-    darkest = tf.minimum(tf.minimum(red, green), blue)
-    chroma = brightest - darkest
-    # Products of masks: tf.where takes many times as long.
-    is_red = tf.cast(red == brightest, tf.float32)
-    is_green = tf.cast(green == brightest, tf.float32) * (1.0 - is_red)
-    is_blue = 1.0 - is_red - is_green
-    difference = (
-        is_red * (green - blue)
-        + is_green * (blue - red)
-        + is_blue * (red - green)
-    )
-    # In sixths of the circle, -1 to 5; gray has 0.
-    hue = difference / tf.maximum(chroma, 1.0) + 2.0 * is_green + 4.0 * is_blue
-    hue += 6.0 * tf.math.floormod(factor, 1.0)[:, tf.newaxis]
-    turned = tf.stack(
-        [darkest + chroma * _share(hue + offset) for offset in (0.0, 4.0, 2.0)]
-    )  # red, green and blue: [3, batch, H * W]
-    turned = tf.transpose(_to_bytes(turned + 0.5), [1, 2, 0])
-    return tf.reshape(turned, [-1, height, width, 3])
-
-
-def _share(hue: tf.Tensor) -> tf.Tensor:
-    """The share of the chroma in red at a hue of 0 or more: 0 to 1."""
-    hue -= 6.0 * tf.floor(hue / 6.0)
-    return tf.clip_by_value(tf.abs(hue - 3.0) - 1.0, 0.0, 1.0)
 
 
 def _blur(images: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:

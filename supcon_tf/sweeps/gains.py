@@ -157,22 +157,30 @@ def plot_gains(results: Iterable[Result]) -> figure.Figure:
     panels = fig.subplots(1, len(_DRAWN), sharey=True)
     panels[0].set_ylabel("points of top-1 over cross-entropy")
     sizes = sorted({row.images for row in results})
+    step_counts = sorted({row.steps for row in results})
+    ticks = sorted({float(f"{count:.1g}") for count in step_counts})
     for panel, method in zip(panels, _DRAWN, strict=True):
         panel.set_title(METHODS[method])
         panel.set_xlabel("steps")
         panel.set_xscale("log")
+        panel.set_xlim(step_counts[0] / 1.5, step_counts[-1] * 1.5)
+        panel.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks])
+        panel.minorticks_off()
         panel.axhline(0, color="black", linewidth=0.8)
         panel.grid(alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)
         differences = gains(results, method)
-        for size, color in zip(sizes, palette.COLORS, strict=False):
+        for index, (size, color) in enumerate(
+            zip(sizes, palette.COLORS, strict=False)
+        ):
+            shift = 1.04 ** (index - (len(sizes) - 1) / 2)  # apart in the panel
             rows = {
                 steps: [100 * number for number in numbers]
                 for (images, steps), numbers in differences.items()
                 if images == size
             }
             panel.errorbar(
-                list(rows),
+                [shift * steps for steps in rows],
                 [statistics.fmean(numbers) for numbers in rows.values()],
                 yerr=[half_interval(numbers) for numbers in rows.values()],
                 fmt="o-",

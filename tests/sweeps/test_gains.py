@@ -82,3 +82,10 @@ def test_the_map_is_written_from_finished_cells(tmp_path, monkeypatch):
     table = (tmp_path / "map.md").read_text()
     assert table.count("+0.0") == 9
     assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_page_has_the_table_of_its_numbers():
+    folder = ROOT / "docs" / "reproduction"
+    records = json.loads((folder / "map.json").read_text())
+    results = [gains.Result(**record) for record in records]
+    assert gains.gains_table(results) in (folder / "map.md").read_text()

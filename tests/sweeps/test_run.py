@@ -126,7 +126,6 @@ def test_a_failed_cell_is_recorded_and_the_rest_goes_on(
     run = run_files.RunDirectory(finished["run_dir"])
     evaluation = run.stage("linear").evaluation()
     assert finished["metrics"]["linear.top_1"] == evaluation["linear"]["top_1"]
-    assert evaluation["linear"]["top_1"] > 0.5
     assert finished["seconds"] > 0 and failed["seconds"] > 0
     assert read(path) == json.loads(json.dumps(results))
     assert failed["error"] in (path / "sweep.md").read_text()
