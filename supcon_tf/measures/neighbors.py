@@ -12,8 +12,7 @@ computes a column: on the processor, the shapes, the position in the tile. Rows
 within 4e-6 of each other in this product are compared again by exact sums in
 float64, rounded once, to float32. Of equally similar rows the earlier one comes
 first, and so of equal rows in every case. The result is the same on every
-processor and for every chunk, as long as no product is off by more than 4e-6;
-TF32, on GPUs, is.
+processor and for every chunk, as long as no product is off by more than 4e-6.
 
 Memory: the inputs, the result of 8 k bytes per query, and for each thread 8
 `query_chunk` (3 k + 1,024) + 6,144 dim bytes, however long bank and queries
