@@ -128,8 +128,7 @@ def _log_sums(rows: tf.Tensor, temperature: float) -> tf.Tensor:
 
     @tf.custom_gradient
     def log_sums(rows: tf.Tensor) -> tuple[tf.Tensor, Callable]:
-        # A tape that watched them would keep all tiles of logits.
-        tiles = tf.stop_gradient(tf.reshape(rows, [count, size, -1]))
+        tiles = tf.reshape(rows, [count, size, -1])
         sums = forward(tiles)
 
         def gradient(upstream: tf.Tensor) -> tf.Tensor:

@@ -116,12 +116,14 @@ def nearest_neighbors(
         )
 
     firsts = range(0, len(queries), query_chunk)
+    if len(firsts) < 2:
+        list(map(search_from, firsts))  # a lone query waits for no threads
+        return similarities, indices
     num_cores = cores.usable()
-    num_threads = max(1, min(len(firsts), num_cores, _MOST_THREADS))
+    num_threads = min(len(firsts), num_cores, _MOST_THREADS)
     # Products of several threads at once would wait for one another's cores.
-    cores_each = num_cores // num_threads if num_threads > 1 else None
     with (
-        threadpoolctl.threadpool_limits(cores_each, "blas"),
+        threadpoolctl.threadpool_limits(num_cores // num_threads, "blas"),
         concurrent.futures.ThreadPoolExecutor(num_threads) as threads,
     ):
         # Without `list`, an exception of a thread would be lost.
