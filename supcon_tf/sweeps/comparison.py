@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
-from supcon_tf import config, transfer
+from supcon_tf import config, run_files, transfer
 from supcon_tf.sweeps import table
 
 # The columns, by the path of a metric of a cell or a key of `_measured`.
@@ -37,7 +37,8 @@ def list_results(
 
     Returns:
       For each cell "flags", the flags that tell its loss from the default;
-      "seed"; and a number, in [0, 1] but for "minutes", for each column.
+      "seed"; and a number for each column, in [0, 1] but for "minutes", those
+      of pretraining.
     """
     return [
         {
@@ -75,13 +76,27 @@ def _measured(cell: Mapping[str, object]) -> dict[str, float]:
     results = transfer.transfer_encoder(settings)
     metrics = dict(cell["metrics"])
     metrics["digits"] = results["test"]["top_1"]
-    metrics["minutes"] = cell["seconds"] / 60
+    metrics["minutes"] = _minutes(cell)
     # The classifier that the method ends with, as in "method.top_1".
     objective = cell["settings"]["pretrain"]["objective"]
     training = config.PretrainSettings(cell["run_dir"], objective=objective)
     stage = "linear" if training.has_projections else "pretrained"
     metrics["corruptions.method"] = metrics[_CORRUPTIONS.format(stage)]
     return {column: metrics[column] for column in _COLUMNS}
+
+
+def _minutes(cell: Mapping[str, object]) -> float:
+    """Returns the time of pretraining at the median speed of its epochs.
+
+    An interruption, or a pause, changes the speed of an epoch alone.
+    """
+    directory = run_files.RunDirectory(cell["run_dir"])
+    speed = statistics.median(
+        epoch["examples/s"] for epoch in directory.metrics()
+    )
+    steps = max(run_files.steps_in(directory.checkpoints))
+    batch_size = directory.recorded(config.PretrainSettings).batch_size
+    return steps * batch_size / speed / 60
 
 
 def comparison_table(results: Sequence[Mapping[str, object]]) -> str:

@@ -20,12 +20,11 @@ METRICS = {
 }
 
 
-def make_cells(*axes, run_dir="runs/s"):
+def make_cells(*axes, run_dir):
     return [
         {
             "values": cell.values,
             "run_dir": run_dir,
-            "seconds": 600,
             "metrics": METRICS,
             "settings": {"pretrain": vars(cell.training)},
         }
@@ -39,9 +38,10 @@ def no_transfer(monkeypatch):
     monkeypatch.setattr(transfer, "transfer_encoder", lambda _: results)
 
 
-def test_a_loss_is_named_by_the_flags_that_make_it(no_transfer):
+def test_a_loss_is_named_by_the_flags_that_make_it(no_transfer, finished_run):
     axis = "objective:learning_rate:denominator:margin=supcon:5:all:0,"
-    cells = make_cells("seed=0", f"{axis}supcon:5:sincere:1,ce:3:all:0")
+    axis = f"{axis}supcon:5:sincere:1,ce:3:all:0"
+    cells = make_cells("seed=0", axis, run_dir=str(finished_run.path))
     assert [row["flags"] for row in comparison.list_results(cells)] == [
         "--objective=supcon",
         "--objective=supcon --denominator=sincere --margin=1",
@@ -49,20 +49,42 @@ def test_a_loss_is_named_by_the_flags_that_make_it(no_transfer):
     ]
 
 
-def test_corruptions_are_of_the_classifier_that_a_method_ends_with(no_transfer):
-    rows = comparison.list_results(make_cells("objective=supcon,supcon+ce,ce"))
+def test_corruptions_are_of_the_classifier_that_a_method_ends_with(
+    no_transfer, finished_run
+):
+    cells = make_cells(
+        "objective=supcon,supcon+ce,ce", run_dir=str(finished_run.path)
+    )
+    rows = comparison.list_results(cells)
     errors = [row["corruptions.method"] for row in rows]
     assert errors == [0.4, 0.4, 0.45]
 
 
-def test_a_row_has_the_means_of_its_seeds(no_transfer):
-    rows = comparison.list_results(make_cells("seed=0,1", "objective=ce"))
+def test_a_row_has_the_means_of_its_seeds(no_transfer, finished_run):
+    cells = make_cells(
+        "seed=0,1", "objective=ce", run_dir=str(finished_run.path)
+    )
+    rows = comparison.list_results(cells)
     rows[1]["method.top_1"] = 0.8
     cells = comparison.comparison_table(rows).splitlines()[-1].strip("| ")
     assert [cell.strip() for cell in cells.split("|")] == (
         "`--objective=ce`,2,0.750 ± 0.071,0.600,0.500,0.100,0.300,0.960,0.450,"
-        "0.900,10"
+        f"0.900,{rows[0]['minutes']:.0f}"
     ).split(",")
+
+
+def test_minutes_are_those_of_a_run_without_pauses(
+    no_transfer, copy_run, tmp_path
+):
+    run = copy_run(tmp_path / "run")
+    steps = int(run.latest_checkpoint().rpartition("-")[2])
+    images = steps * run.recorded(config.PretrainSettings).batch_size
+    epochs = [{"epoch": i, "examples/s": s} for i, s in enumerate([8, 1, 10])]
+    lines = [f"{json.dumps(epoch)}\n" for epoch in epochs]
+    run.metrics_file.write_text("".join(lines))
+    cells = make_cells("objective=supcon", run_dir=str(run.path))
+    (row,) = comparison.list_results(cells)
+    assert row["minutes"] == pytest.approx(images / 8 / 60)
 
 
 def test_the_transfer_is_that_of_the_tool(copy_run, tmp_path):
