@@ -1,12 +1,14 @@
 """The comparison of losses: flags as names, and the numbers of runs."""
 
 import json
+import pathlib
 
 import pytest
 
 from supcon_tf import config, transfer
 from supcon_tf.sweeps import comparison, grid
 
+ROOT = pathlib.Path(__file__).parents[2]
 METRICS = {
     "method.top_1": 0.7,
     "linear.top_1": 0.6,
@@ -94,3 +96,10 @@ def test_the_transfer_is_that_of_the_tool(copy_run, tmp_path):
     record = json.loads(run.stage("digits").transfer_file.read_text())
     assert row["digits"] == record["test"]["top_1"]
     assert comparison.list_results(cells) == [row]  # not repeated
+
+
+def test_the_page_has_the_table_of_its_numbers():
+    folder = ROOT / "docs" / "reproduction"
+    records = json.loads((folder / "objectives.json").read_text())
+    page = (folder / "objectives.md").read_text()
+    assert comparison.comparison_table(records) in page
