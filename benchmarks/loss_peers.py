@@ -40,7 +40,7 @@ def inf_cl_loss(
     rows = tf.reshape(z, [-1, z.shape[2]])  # [M, dim]
     classes = tf.repeat(labels, z.shape[1])  # [M]
     class_sizes = tf.math.bincount(classes)
-    sums = tf.math.unsorted_segment_sum(rows, classes, len(class_sizes))
+    sums = tf.math.unsorted_segment_sum(rows, classes, tf.size(class_sizes))
     counts = tf.cast(tf.gather(class_sizes, classes) - 1, rows.dtype)
     others = tf.gather(sums, classes) - rows
     positives = tf.math.divide_no_nan(
@@ -78,7 +78,7 @@ def torch_step(
             job.temperature * loss(z.flatten(0, 1), y) if pml else loss(z, y)
         )
         value.backward()
-        return value, z.grad.cpu()
+        return value, z.grad
 
     return step
 
