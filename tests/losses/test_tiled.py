@@ -4,6 +4,7 @@ import sys
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from supcon_tf import losses
 from supcon_tf.losses import pairs, streaming, supcon, tiled
@@ -119,6 +120,11 @@ def test_the_schedule_follows_the_documented_rule(monkeypatch):
     assert not unrolls(unit_length=True, temperature=0.02)
     assert streaming._unrolled_blocks(8192) == 8
     assert streaming._unrolled_blocks(12288) is None
+    with monkeypatch.context() as gpu:
+        gpu.setattr(tf.config, "list_logical_devices", lambda kind: [kind])
+        assert streaming._unrolled_blocks(2048) == 1
+        assert streaming._unrolled_blocks(12288) == 4
+        assert streaming._unrolled_blocks(32768) is None
     monkeypatch.setattr(streaming, "UNROLLED_BYTES", 100)
     assert not unrolls(unit_length=True)
 
