@@ -98,7 +98,7 @@ def log_sum_exp(
             scale=scale,
             is_hidden=is_hidden,
             is_bounded=is_bounded,
-            tile_rows=tile_rows or by_device(_TILE_ROWS, _GPU_TILE_ROWS),
+            tile_rows=tile_rows or _by_device(_TILE_ROWS, _GPU_TILE_ROWS),
             is_unrolled=blocks is not None,
         )
         sums = tiles.sums()  # [A, T]
@@ -114,11 +114,11 @@ def log_sum_exp(
 
 def _unrolled_blocks(rows: int | None) -> int | None:
     """Returns the number of blocks of rows in one graph; None for a loop."""
-    most_bytes = by_device(UNROLLED_BYTES, _GPU_UNROLLED_BYTES)
+    most_bytes = _by_device(UNROLLED_BYTES, _GPU_UNROLLED_BYTES)
     if rows is None or _BYTES_PER_PAIR * rows**2 > most_bytes:
         return None
     # Few blocks for small batches, where operations cost most.
-    limits = by_device((256, 1024, 3072), (2048, 8192))
+    limits = _by_device((256, 1024, 3072), (2048, 8192))
     return 2 ** bisect.bisect_left(limits, rows)
 
 
@@ -376,7 +376,7 @@ def _sum_unrolled(
     return tf.stack([functools.reduce(add, sums) for sums in tile_sums])
 
 
-def by_device(on_cpu: _T, on_gpu: _T) -> _T:
+def _by_device(on_cpu: _T, on_gpu: _T) -> _T:
     """Returns the second where TensorFlow has a GPU, else the first."""
     return on_gpu if tf.config.list_logical_devices("GPU") else on_cpu
 

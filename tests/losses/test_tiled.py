@@ -120,8 +120,19 @@ def test_the_schedule_follows_the_documented_rule(monkeypatch):
     assert not unrolls(unit_length=True, temperature=0.02)
     assert streaming._unrolled_blocks(8192) == 8
     assert streaming._unrolled_blocks(12288) is None
+    tile_rows, tiles = [], streaming._Tiles
     with monkeypatch.context() as gpu:
         gpu.setattr(tf.config, "list_logical_devices", lambda kind: [kind])
+        gpu.setattr(
+            streaming,
+            "_Tiles",
+            lambda *arguments, **options: (
+                tile_rows.append(options["tile_rows"])
+                or tiles(*arguments, **options)
+            ),
+        )
+        assert not unrolls()
+        assert tile_rows == [4096]
         assert streaming._unrolled_blocks(2048) == 1
         assert streaming._unrolled_blocks(12288) == 4
         assert streaming._unrolled_blocks(32768) is None
