@@ -14,18 +14,40 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from absl import app, flags, logging
 
 from supcon_tf import exceptions, settings
 from supcon_tf.disk import flagfiles
-from supcon_tf.host import trust
+from supcon_tf.host import streams, trust
 
 _HELP = {"--help", "-help", "-h", "--helpfull", "--helpshort"}
 _INDENT = 26  # columns of the help before its text
 
 
+@contextlib.contextmanager
+def any_output() -> Iterator[None]:
+    """A context in which output takes any text, and may lose its reader."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by some schedulers
+            setattr(sys, name, open(os.devnull, "w"))
+        # A class called `été` on a terminal of ASCII.
+        with contextlib.suppress(OSError):  # not every stream allows it
+            getattr(sys, name).reconfigure(errors="backslashreplace")
+    # Figures become files. A notebook's `!supcon` inherits the name of a
+    # backend that this Python may not have.
+    os.environ["MPLBACKEND"] = "agg"
+    with streams.lasting_output():
+        try:
+            yield
+        finally:
+            # Python reports a full disk when it flushes at exit.
+            with contextlib.suppress(OSError):
+                sys.stdout.flush()
+
+
+@any_output()
 def run(
     main: Callable[[settings.SettingsType], object],
     settings_class: type[settings.SettingsType],
@@ -61,7 +83,6 @@ def run(
             print("interrupted", file=sys.stderr)
             sys.exit(128 + signal.SIGINT)
 
-    _keep_output()
     if _HELP & set(sys.argv[1:]):
         head = about or sys.modules["__main__"].__doc__
         print(_help(settings_class, head, "--helpfull" in sys.argv))
@@ -79,19 +100,7 @@ def run(
     app.run(absl_main)
 
 
-def _keep_output() -> None:
-    """Makes stdout and stderr take any text."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed, as by some schedulers
-            setattr(sys, name, open(os.devnull, "w"))
-        # A class called `été` on a terminal of ASCII.
-        with contextlib.suppress(OSError):  # not every stream allows it
-            getattr(sys, name).reconfigure(errors="backslashreplace")
-    # Figures become files. A notebook's `!supcon` inherits the name of a
-    # backend that this Python may not have.
-    os.environ["MPLBACKEND"] = "agg"
-
-
+@any_output()
 def run_without_flags(main: Callable[[], object], about: str) -> None:
     """Runs a tool without flags, or prints `about`, its help."""
     if _HELP & set(sys.argv[1:]):

@@ -454,6 +454,7 @@ def settings_of(name: str) -> type[Settings] | None:
     return typing.get_type_hints(COMMANDS[name]).get("settings")
 
 
+@command_line.any_output()
 def main() -> None:
     """The console script `supcon`: its first argument names the command."""
     name = sys.argv[1] if len(sys.argv) > 1 else "--help"

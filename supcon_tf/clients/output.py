@@ -14,6 +14,7 @@ from supcon_tf import exceptions
 from supcon_tf.clients import model
 from supcon_tf.disk import files
 from supcon_tf.disk import rows as rows_
+from supcon_tf.host import streams
 
 _LONGEST_NAME = 240  # of a file that is written under a longer one first
 # Output of a classifier for all classes -> column of the score of one class.
@@ -76,13 +77,12 @@ def check(path: str | os.PathLike[str], overwrite: bool) -> None:
 
 def _to_stdout(lines: Iterable[str]) -> None:
     """Writes lines to the last, or until the reader of a pipe closes it."""
-    try:
+    with streams.lasting_output():
         for line in lines:
             sys.stdout.write(line)
             sys.stdout.flush()
-    except BrokenPipeError:
-        # Python flushes stdout at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if sys.stdout.is_silent:
+                break
 
 
 def csv_lines(rows: Iterable[model.Row], top: int = 5) -> Iterator[str]:

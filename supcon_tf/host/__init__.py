@@ -1,1 +1,1 @@
-"""This machine: its cores, its ports and what may be imported."""
+"""This machine: its cores, its ports, its output and what may be imported."""

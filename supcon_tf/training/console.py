@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-import sys
 from collections.abc import Mapping
 
 import tensorflow as tf
@@ -13,18 +12,12 @@ import supcon_tf
 from supcon_tf import config, data, distribute, exceptions, keras_2, models
 from supcon_tf.data import subsets
 from supcon_tf.keras_2 import keras
-from supcon_tf.training import builders, chance, preemption
+from supcon_tf.training import builders, chance
 
 
 def print_line(name: str, text: object) -> None:
-    """Prints a named line at once, also into a log file.
-
-    If the reader of a pipe is gone, as with `| head`, the run goes on silently.
-    """
-    try:
-        print(f"{name:<12} {text}", flush=True)
-    except BrokenPipeError:
-        preemption.silence(sys.stdout.fileno())
+    """Prints a named line at once, also into a log file."""
+    print(f"{name:<12} {text}", flush=True)
 
 
 def print_moved(paths: Mapping[str, str]) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import signal
-import sys
 import threading
 import types
-from collections.abc import Iterator
-from typing import TextIO
+
+from supcon_tf.host import streams
 
 # Signals of a cluster that takes its machine away, and of Ctrl-C.
 _END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -65,12 +63,7 @@ class Notice:
             if is_free:
                 signal.signal(number, self._note)
                 self._changes.callback(signal.signal, number, handler)
-        for redirect, stream in (
-            (contextlib.redirect_stdout, sys.stdout),
-            (contextlib.redirect_stderr, sys.stderr),
-        ):
-            if stream is not None:  # a process may have no stdout
-                self._changes.enter_context(redirect(_SafeStream(stream)))
+        self._changes.enter_context(streams.lasting_output())
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -80,46 +73,8 @@ class Notice:
         self.came = True
         for terminal in self._terminals:
             if not os.isatty(terminal):  # closed by now
-                silence(terminal)
+                streams.silence(terminal)
         if number == signal.SIGINT:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             with contextlib.suppress(OSError):
                 os.write(2, _MESSAGE)  # print is not to be reentered
-
-
-class _SafeStream:
-    """A stream that drops output without a reader."""
-
-    def __init__(self, stream: TextIO):
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._stream, name)
-
-    def write(self, text: str) -> int:
-        """Writes to the stream."""
-        with self._silenced():
-            self._stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        """Flushes the stream."""
-        with self._silenced():
-            self._stream.flush()
-
-    @contextlib.contextmanager
-    def _silenced(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            if error.errno not in (errno.EIO, errno.EPIPE):
-                raise
-            # Else Python's flush of the buffer at exit fails.
-            silence(self._stream.fileno())
-
-
-def silence(descriptor: int) -> None:
-    """Redirects a descriptor to the null device."""
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, descriptor)
-    os.close(null)

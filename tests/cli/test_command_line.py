@@ -125,15 +125,14 @@ def test_a_defect_of_ours_keeps_its_traceback(statement):
     assert process.returncode and "Traceback" in process.stderr
 
 
-# A tool that prints `été`, by a function that begins with an import.
+# A tool that prints `été`.
 PRINTING = """
 import os, sys
 from supcon_tf import settings
 from supcon_tf.cli import command_line
 def main(given):
-    {} as print_line
     for number in range(2000):
-        print_line("epoch", f"{{number}} \\u00e9t\\u00e9")
+        print("epoch", f"{number} \\u00e9t\\u00e9")
     import matplotlib.figure, matplotlib.pyplot
     open("done", "w").write(matplotlib.get_backend().lower())
 command_line.run(main, settings.Settings, about="")
@@ -141,24 +140,18 @@ command_line.run(main, settings.Settings, about="")
 
 
 @pytest.mark.parametrize(
-    ("run", "imported"),
+    "run",
     [
-        ("{} --run_dir=x >&- 2>&-", "from builtins import print"),  # closed
-        pytest.param(
-            "{} --run_dir=x | head -1",  # who reads has enough
-            "from supcon_tf.training.console import print_line",
-            marks=pytest.mark.slow,
-        ),
-        (  # in a notebook, whose backend is not there
-            "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 "
-            "MPLBACKEND=module://not_here.backend {} --run_dir=x",
-            "from builtins import print",
-        ),
+        "{} --run_dir=x >&- 2>&-",  # closed
+        "{} --run_dir=x | head -1",  # who reads has enough
+        # In a notebook, whose backend is not there.
+        "LC_ALL=C PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 "
+        "MPLBACKEND=module://not_here.backend {} --run_dir=x",
     ],
     ids=["closed", "head", "ascii"],
 )
-def test_no_output_is_a_reason_to_stop(run, imported, tmp_path):
-    (tmp_path / "tool.py").write_text(PRINTING.format(imported))
+def test_no_output_is_a_reason_to_stop(run, tmp_path):
+    (tmp_path / "tool.py").write_text(PRINTING)
     process = subprocess.run(
         run.format(f"{sys.executable} tool.py"),
         shell=True,

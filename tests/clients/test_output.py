@@ -122,8 +122,9 @@ def test_a_file_of_answers_is_whole_or_unchanged(tmp_path):
 
 def test_a_reader_that_has_enough_ends_the_writing():
     code = (
+        "import itertools\n"
         "from supcon_tf.clients import output\n"
-        "output.write({'path': 'a', 'x': i} for i in range(10**6))\n"
+        "output.write({'path': 'a', 'x': i} for i in itertools.count())\n"
     )
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "-c", code], **piped) as writer:
