@@ -147,8 +147,8 @@ def _table_rows(
         for column in wanted:
             exceptions.require(
                 column in header,
-                f"{location}, the header, must have a column {column}; columns "
-                "of a file without one are numbers from 0",
+                f"{location}, the header, must have a column {column}; rename "
+                "one, or number the columns of texts without a header from 0",
                 ", ".join(header),
             )
         columns = [header.index(column) for column in wanted]

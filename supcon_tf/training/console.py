@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import importlib.metadata
 import platform
-from collections.abc import Mapping
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
@@ -54,6 +57,12 @@ def print_header(
             source.turned,
         ),
     )
+    if similar := _similar_names(source.class_names):
+        print_line(
+            "note",
+            "classes whose names differ in case, spaces or Unicode form alone: "
+            f"{similar}; give the labels of one class one spelling",
+        )
 
 
 def print_duplicates(test: data.Source, train: data.Source) -> None:
@@ -84,6 +93,18 @@ def print_unseen(test: data.Source, measured: str) -> None:
 def _count_text(noun: str, names: tuple[str, ...]) -> str:
     """The count of files or images, and the first of their names."""
     return f"; {len(names)} {noun}: {exceptions.listed(names, 3)}" * bool(names)
+
+
+def _similar_names(names: Sequence[str]) -> str:
+    """Names that equal another one but for case, spaces and Unicode form."""
+    names_by_key = collections.defaultdict(list)
+    for name in names:
+        plain = unicodedata.normalize("NFKC", name).casefold()
+        names_by_key[re.sub(r"[\s_]+", " ", plain).strip()].append(repr(name))
+    groups = [
+        " and ".join(group) for group in names_by_key.values() if len(group) > 1
+    ]
+    return exceptions.listed(groups, 3)
 
 
 def versions() -> dict[str, str]:

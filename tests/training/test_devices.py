@@ -121,3 +121,24 @@ def test_the_header_has_devices_and_precision(
         "devices      MirroredStrategy: 2 replica(s), 1 worker(s), 2 CPU in "
         "all; mixed_bfloat16, XLA off, determinism on"
     )
+
+
+def test_the_header_lists_classes_that_may_be_one(capsys):
+    labels = np.arange(6)
+    for names, text in (
+        (
+            ["Cat", "big dog", "c", "cat", "C++", "big_dog "],
+            "'Cat' and 'cat', 'big dog' and 'big_dog '",
+        ),
+        (["\u00e9", "e\u0301", "0", "00", "1", "-1"], "'\u00e9' and 'e\u0301'"),
+        (["a", "b", "c", "d", "e", "f"], None),
+    ):
+        images = data.from_arrays(
+            np.zeros([6, 8, 8, 3], np.uint8), labels, class_names=names
+        )
+        console.print_header(images, 8)
+        *_, line = capsys.readouterr().out.splitlines()
+        if text:
+            assert f"Unicode form alone: {text}; give the" in line
+        else:
+            assert line.startswith("data")
