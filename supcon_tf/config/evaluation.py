@@ -44,8 +44,8 @@ class EvaluateSettings(
     linear_stage: str = setting("linear", must=stages.STAGE_NAME)
     """Name of the linear stage whose classifier is evaluated."""
     drop_duplicates: bool = False
-    """Leave test images out that are, byte for byte, training images, also of a
-    run that was trained without this flag."""
+    """Leave test examples out that are, byte for byte, training examples, also
+    of a run that was trained without this flag."""
     batch_size: int = setting(256, at_least=1)
     """Images per step, over all replicas; without effect on the result."""
     strategy: str = setting(

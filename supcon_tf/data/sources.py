@@ -69,8 +69,8 @@ class Source:
       weights: [num_examples] float32, of the examples in a loss, with a mean
         of 1; None for equal weights.
       read_weight: takes one record; returns its weight, [] float32.
-      digests: [num_examples] int64, hashes of the bytes of image files; None
-        where the files were not read.
+      digests: [num_examples] int64, hashes of the bytes of image files, or of
+        texts; None where the files were not read.
       fingerprint: returns a text that changes with size or time of the files;
         labels, ids and texts need not be in it.
       faults: checks the files again; returns the first that have changed or

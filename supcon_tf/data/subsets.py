@@ -319,14 +319,39 @@ def _rows(
 
 
 def duplicates(source: sources.Source, other: sources.Source) -> np.ndarray:
-    """Positions of the images that are, byte for byte, images of another split.
+    """Positions of the examples that are, byte for byte, in another split.
 
-    Empty where the files of a split were not checked. Copies in another size or
-    encoding are not found.
+    Empty where the files of a split were not checked. Copies of images in
+    another size or encoding are not found.
     """
     if source.digests is None or other.digests is None:
         return np.zeros(0, np.int64)
     return np.flatnonzero(np.isin(source.digests, other.digests))
+
+
+def without_duplicates(
+    test: sources.Source, train: sources.Source
+) -> sources.Source:
+    """The test examples without those that are training examples too.
+
+    Raises:
+      ValueError: all are, or the files were not checked.
+    """
+    exceptions.require(
+        test.digests is not None and train.digests is not None,
+        "`drop_duplicates` must have files that were checked, by "
+        "--check_images",
+        "unchecked files",
+    )
+    positions = duplicates(test, train)
+    remaining = np.setdiff1d(np.arange(test.num_examples), positions)
+    exceptions.require(
+        len(remaining) > 0,
+        "`drop_duplicates` must leave test examples that are no training "
+        "examples",
+        f"{len(positions)} of {test.num_examples} that are",
+    )
+    return subset(test, remaining) if len(positions) else test
 
 
 def fits_in_memory(source: sources.Source, count: int) -> bool:

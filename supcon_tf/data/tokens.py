@@ -7,6 +7,7 @@ sentence.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -89,9 +90,20 @@ def from_tokens(
         ids=None if ids is None else tuple(ids),
         dtype=tf.int32,
         texts=None if texts is None else tuple(texts),
+        digests=None if texts is None else _digests(texts),
         fingerprint=lambda: sources.fingerprint(tokens),
         **sources.by_index(tokens, labels),
     )
+
+
+def digest(content: bytes) -> int:
+    """The hash by which a text is known: 8 bytes of the SHA-256."""
+    sha256 = hashlib.sha256(content).digest()
+    return int.from_bytes(sha256[:8], "little", signed=True)
+
+
+def _digests(texts: Sequence[str]) -> npt.NDArray[np.int64]:
+    return np.array([digest(line.encode()) for line in texts], np.int64)
 
 
 @epoch_steps.with_epochs

@@ -183,15 +183,12 @@ def _read_examples(
         "calls its rows; rename one",
         f"two that are called {duplicate}",
     )
-    digests = source.digests
-    if run.is_of_texts:
-        digests = [store.digest(line.encode()) for line in source.texts]
     return source, store.Gallery(
         np.zeros([len(ids), 0], np.float32),
         np.asarray(source.labels, np.int32),
         source.class_names,
         ids,
-        np.asarray(digests, np.int64),
+        np.asarray(source.digests, np.int64),
         run.identity,
     )
 

@@ -14,7 +14,7 @@ from etils import epath
 
 from supcon_tf import config, exceptions, measures
 from supcon_tf.clients import model, output, paths
-from supcon_tf.data import inspection
+from supcon_tf.data import inspection, tokens
 from supcon_tf.disk import files
 from supcon_tf.display import text_table
 from supcon_tf.gallery import page, store
@@ -174,7 +174,7 @@ class Searcher:
         content = np.ascontiguousarray(row).tobytes()
         if self.takes_texts:
             content = str(example).encode()
-        digest = store.digest(content)
+        digest = tokens.digest(content)
         return f"{digest % 2**64:016x}", digest
 
     def save(self) -> None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import json
 import os
 from collections.abc import Collection, Sequence
@@ -401,12 +400,6 @@ class Gallery:
         }
         files.write_json(directory / _RECORD, record, ensure_ascii=False)
         return index
-
-
-def digest(content: bytes) -> int:
-    """The hash by which a gallery knows a text: 8 bytes of the SHA-256."""
-    digest = hashlib.sha256(content).digest()
-    return int.from_bytes(digest[:8], "little", signed=True)
 
 
 def exists(path: epath.PathLike) -> bool:

@@ -148,7 +148,8 @@ def _measures(run: runs.Run, record: Record, results: Record) -> Lines:
     count = results["test_examples"]
     lines = {"Test examples": f"{count:,}; in brackets are 95 % intervals"}
     if duplicates := results.get("test_duplicates"):
-        lines["Test images seen in training"] = f"{duplicates:,}, byte for byte"
+        key = f"Test {_noun(run)} seen in training"
+        lines[key] = f"{duplicates:,}, byte for byte"
     if names := results.get("test_classes"):
         labels = "unseen"
         lines["Test classes"] = f"{len(names):,}, which training never saw"

@@ -66,17 +66,19 @@ def print_header(
 
 
 def print_duplicates(test: data.Source, train: data.Source) -> None:
-    """Prints the test images that are training images too, if any."""
+    """Prints the test examples that are training examples too, if any."""
     duplicates = subsets.duplicates(test, train)
     if len(duplicates):
         ids = test.ids or range(test.num_examples)
         names = exceptions.listed([str(ids[row]) for row in duplicates], 3)
+        noun, others = "texts", "texts with another comma, say"
+        if test.texts is None:
+            noun, others = "images", "images in another size, say"
         print_line(
             "duplicates",
-            f"{len(duplicates):,} of {test.num_examples:,} test images are, "
-            f"byte for byte, training images: {names}"
-            "; --drop_duplicates leaves them out of the test split (images "
-            "that are stored otherwise, in another size say, are not found)",
+            f"{len(duplicates):,} of {test.num_examples:,} test {noun} are, "
+            f"byte for byte, training {noun}: {names}; --drop_duplicates "
+            f"leaves them out of the test split ({others}, are not found)",
         )
 
 

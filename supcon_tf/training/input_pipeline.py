@@ -37,7 +37,7 @@ def source(
     if split == "train" and isinstance(settings, config.PartSettings):
         return _draw_images(settings, images)
     if split == "test" and settings.drop_duplicates:
-        return _drop_duplicates(images, source(settings, "train"))
+        return subsets.without_duplicates(images, source(settings, "train"))
     return images
 
 
@@ -91,18 +91,6 @@ def _all_classes(
         tfds_split=tfds_splits.get(split),
         tfrecord_features=settings.tfrecord_features,
     )
-
-
-def _drop_duplicates(test: data.Source, train: data.Source) -> data.Source:
-    """The test images without those that are training images too."""
-    duplicates = subsets.duplicates(test, train)
-    remaining = np.setdiff1d(np.arange(test.num_examples), duplicates)
-    exceptions.require(
-        len(remaining) > 0,
-        "--drop_duplicates must leave test images that are no training images",
-        f"{len(duplicates)} of {test.num_examples} that are",
-    )
-    return subsets.subset(test, remaining) if len(duplicates) else test
 
 
 def _draw_images(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from supcon_tf import config, data, exceptions, losses, models, run_files, text
+from supcon_tf.data import subsets
 from supcon_tf.disk import files, origins
 from supcon_tf.host import trust
 from supcon_tf.keras_2 import keras
@@ -55,12 +56,15 @@ class Run:
       settings: the recorded settings of stage 1, or of the fine-tuning.
       linear_stage: name of the linear stage.
       changes: settings of the data that replace the recorded ones, by name.
+      drop_duplicates: whether the test split is without the examples that are
+        training examples too, also where the run has recorded otherwise.
     """
 
     files: run_files.RunDirectory
     settings: config.PretrainSettings | config.FinetuneTextSettings
     linear_stage: str
-    changes: Mapping[str, str | bool]
+    changes: Mapping[str, str]
+    drop_duplicates: bool = False
 
     is_of_texts = False
 
@@ -165,7 +169,11 @@ class Run:
             that have moved lack images that the run was trained on.
         """
         if (split, shard) not in self._splits:
-            self._splits[split, shard] = self._read_split(split, shard)
+            examples = self._read_split(split, shard)
+            if split == "test" and self.drop_duplicates:
+                train = self.source("train")
+                examples = subsets.without_duplicates(examples, train)
+            self._splits[split, shard] = examples
         return self._splits[split, shard]
 
     def _read_split(
@@ -410,7 +418,7 @@ def open_run(
     `data_dir`, `train_file` and `test_file` are present paths of data that have
     moved. A module that the run has recorded as its `architecture` or `dataset`
     is imported only if the argument repeats it. `drop_duplicates` leaves test
-    images out that are training images too.
+    examples out that are training examples too.
     """
     changes = {
         "dataset": dataset,
@@ -447,9 +455,9 @@ def open_run(
     trust.check_named(recorded_module, architecture, directory.path)
     for name in changes.keys() - {"dataset"}:
         changes[name] = files.whole(files.expanded(changes[name], name))
-    if drop_duplicates and not run_class.is_of_texts:
-        changes["drop_duplicates"] = True
-    return run_class(directory, settings, linear_stage, changes)
+    return run_class(
+        directory, settings, linear_stage, changes, drop_duplicates
+    )
 
 
 def load_encoder(

@@ -1,5 +1,6 @@
 """Evaluation of a run on texts, and its report."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from supcon_tf import config, evaluation, reports, run_files, training
 from supcon_tf.training import runs
+from tests import runs as catalogue
 from tests import score_rows
 
 
@@ -77,6 +79,7 @@ def test_a_report_shows_texts(results, finished_text_run):
     assert "&lt;i&gt;so&amp;so</bdi><br><small>" in page
     assert "A test text and its neighbours" in page
     assert "12 texts for testing" in page and "test images" not in page
+    assert "12 of them are training texts too" in page
     assert "finetune_text.py" in page
     for absent in ("Augmented views", "Corrupted images", "train_linear"):
         assert absent not in page
@@ -91,6 +94,32 @@ def test_a_run_without_a_test_file_says_so(finished_text_run, tmp_path):
         (tmp_path / name).symlink_to(files.path / name)
     with pytest.raises(ValueError, match="must be a run with a --test_file"):
         evaluation.evaluate(config.EvaluateSettings(str(tmp_path)))
+
+
+def test_test_texts_that_training_saw_are_counted_or_left_out(
+    finished_text_run, tmp_path, capsys
+):
+    run = catalogue.copy(finished_text_run.path, tmp_path / "run")
+    test_file = tmp_path / "test.tsv"
+    test_file.write_text("sentence\tlabel\na c c c\t0\na c\t0\nb c c c\t1\n")
+    settings = config.EvaluateSettings(
+        str(run.path),
+        test_file=str(test_file),
+        knn_neighbors=9,
+        plane="pca",
+    )
+    results = evaluation.evaluate(settings)
+    assert results["test_examples"] == 3 and results["test_duplicates"] == 1
+    printed = capsys.readouterr().out
+    assert "1 of 3 test texts are, byte for byte, training texts" in printed
+    assert "test.tsv:3; --drop_duplicates leaves them out" in printed
+    settings = dataclasses.replace(settings, drop_duplicates=True)
+    results = evaluation.evaluate(settings)
+    assert results["test_examples"] == 2 and "test_duplicates" not in results
+    assert "duplicates" not in capsys.readouterr().out
+    settings = dataclasses.replace(settings, test_file=None)
+    with pytest.raises(ValueError, match="no training examples, got 12 of 12"):
+        evaluation.evaluate(settings)
 
 
 def test_texts_have_no_corruptions(finished_text_run):
