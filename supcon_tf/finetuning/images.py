@@ -156,6 +156,15 @@ def _splits(
         train_part, validation = data.train_and_validation(
             images, fraction, seed
         )
+    # A network that was tuned on a copy of an image has learned its label.
+    copies = len(subsets.duplicates(validation, train_part))
+    if 0 < copies < validation.num_examples:
+        console.print_line(
+            "duplicates",
+            f"{copies:,} of {validation.num_examples:,} validation images are, "
+            "byte for byte, training images, and do not choose",
+        )
+        validation = subsets.without_duplicates(validation, train_part)
     for other in (test, validation):
         exceptions.require(
             images.class_names == other.class_names,

@@ -66,6 +66,27 @@ def test_the_run_has_the_network_and_the_classifier_that_were_chosen(run):
     assert measured["pretrained"]["top_1"] > 0.8
 
 
+def test_copies_of_training_images_do_not_choose(
+    settings, image_folder, tmp_path, capsys
+):
+    photos = shutil.copytree(image_folder, tmp_path / "photos")
+    before = images._splits(settings, None)
+    assert "duplicates" not in capsys.readouterr().out
+    for file in [*(photos / "train/dark").iterdir()]:
+        shutil.copy(file, file.with_stem(f"copy_of_{file.stem}"))
+    after = images._splits(
+        dataclasses.replace(settings, data_dir=str(photos)), None
+    )
+    count = int(re.search(r"(\d+) of \d+ valid", capsys.readouterr().out)[1])
+    shares = [
+        np.isin(splits["validation"].digests, splits["train_part"].digests)
+        for splits in (before, after)
+    ]
+    assert not shares[0].any() and not shares[1].any()
+    held_out = after["train"].num_examples - after["train_part"].num_examples
+    assert after["validation"].num_examples == held_out - count < held_out
+
+
 def test_every_rate_is_trained_and_one_may_diverge():
     def train(number, frozen):
         if number == 1:
