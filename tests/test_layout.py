@@ -47,9 +47,9 @@ for above in ("robustness", "transfer", "serving", "conversion"):
     BELOW[above] = BELOW["training"] | {"display", "training"}
 BELOW["evaluation"] = BELOW["transfer"] | {"robustness", "transfer"}
 # Of what is exported, so without the model's code.
-BELOW["clients"] = {"config", "disk", "host", "settings"}
+BELOW["clients"] = {"config", "disk", "host", "run_files", "settings"}
 # From files alone, so without TensorFlow.
-BELOW["reports"] = BELOW["clients"] | {"display", "run_files", "scores"}
+BELOW["reports"] = BELOW["clients"] | {"display", "scores"}
 BELOW["gallery"] = BELOW["training"] | {"clients", "reports", "training"}
 BELOW["gallery"] |= {"display"}
 BELOW["serving"] |= {"clients", "gallery"}

@@ -114,7 +114,7 @@ def finetune(settings: config.FinetuneSettings) -> None:
         return
     functions = trust.repeated(vars(settings))
     evaluate(config.EvaluateSettings(settings.run_dir, **functions))
-    if not run.exports():
+    if not run.exports() or run.outdated_export():
         export_settings = config.ExportSettings(settings.run_dir, **functions)
         supcon_tf.serving.export(export_settings)
     command = run_files.command("predict", run_dir=run.path)

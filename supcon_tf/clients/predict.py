@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import tqdm
 from etils import epath
 
-from supcon_tf import config, exceptions
+from supcon_tf import config, exceptions, run_files
 from supcon_tf.clients import model, output, paths, requests, rest_model
 
 _TEXT = "text"  # the input of an export that takes texts
@@ -101,6 +101,11 @@ def _open_model(settings: config.PredictSettings) -> model.Model:
             settings.model_dir or folder, settings.model_version
         )
         paths.check_files(export)
+        if settings.model_dir is settings.model_version is None:
+            run = run_files.RunDirectory(settings.run_dir)
+            if text := run.outdated_export():
+                note = f"{'note':<12} {text}; tools/export.py exports it"
+                print(note, file=sys.stderr)
         from supcon_tf.clients import saved_model
 
         return saved_model.SavedModel(export)

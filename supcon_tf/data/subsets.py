@@ -339,9 +339,8 @@ def without_duplicates(
     """
     exceptions.require(
         test.digests is not None and train.digests is not None,
-        "`drop_duplicates` must have files that were checked, by "
-        "--check_images",
-        "unchecked files",
+        "`drop_duplicates` must have files that were read, by `check_images`",
+        "files that were not",
     )
     positions = duplicates(test, train)
     remaining = np.setdiff1d(np.arange(test.num_examples), positions)

@@ -7,6 +7,7 @@ import functools
 import os
 import pathlib
 import tempfile
+import warnings
 
 import numpy as np
 import tensorflow as tf
@@ -211,7 +212,7 @@ def finetune(
         str(run_dir), data_dir=str(data_dir), **settings
     )
     run = images.finetune_images(finetune_settings)
-    if not run.exports():
+    if not run.exports() or run.outdated_export():
         functions = trust.repeated(vars(finetune_settings))
         serving.export(config.ExportSettings(str(run_dir), **functions))
     return load(run_dir)
@@ -222,7 +223,8 @@ def load(
 ) -> Predictor:
     """Loads a trained model from a run directory or an export.
 
-    A run's model is its newest export. A run without exports is exported into a
+    A run's model is its newest export, with a warning if the run has trained
+    further since. A run without exports is exported into a
     temporary folder, which takes some seconds.
 
     Args:
@@ -244,6 +246,8 @@ def load(
     if not run.exists():
         return Predictor(path, paths.find_export(path))
     if run.exports():
+        if text := run.outdated_export():
+            warnings.warn(f"{text}; tools/export.py exports it", stacklevel=2)
         return Predictor(path, paths.find_export(run.export))
     with tempfile.TemporaryDirectory() as folder:
         export = os.path.join(folder, "1")

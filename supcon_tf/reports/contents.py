@@ -72,7 +72,7 @@ class Run:
         self.card, record = {}, files.export_record()
         if stage is None or _is_of_stage(record, stage):
             self.card = record.get("card", {})
-        self.outdated = _outdated(files, self.evaluation, record)
+        self.outdated = _outdated(files, self.evaluation)
 
     @property
     def tool(self) -> str:
@@ -136,27 +136,18 @@ class Run:
 def _outdated(
     files: run_files.RunDirectory,
     evaluation: Mapping[str, object],
-    record: Mapping[str, object],
 ) -> list[str]:
     """Sentences on files that were made from an earlier checkpoint."""
-    folder = files.best if files.best.exists() else files.checkpoints
-    steps = run_files.steps_in(folder)
-    exported = record.get("checkpoints", {}).get("encoder", {})
-    made_from = {
-        "Its evaluation is": evaluation.get("made_of", {}).get("encoder"),
-        "Its newest export is": "sha256" in exported
-        and {"checkpoint": exported["name"], "sha256": exported["sha256"]},
-    }
-    if not steps or not any(made_from.values()):
-        return []
-    newest = origins.identity(run_files.path_of(folder, steps[-1]))
-    return [
-        f"{subject} of {origins.describe(origin, newest)}, not of "
-        f"{origins.describe(newest, origin)}, the checkpoint that the run has "
-        "by now"
-        for subject, origin in made_from.items()
-        if origin and origin != newest
-    ]
+    sentences = [files.outdated_export()]
+    measured = evaluation.get("made_of", {}).get("encoder")
+    newest = files.newest_identity()
+    if measured and newest and measured != newest:
+        sentences.append(
+            f"Its evaluation is of {origins.describe(measured, newest)}, not "
+            f"of {origins.describe(newest, measured)}, the checkpoint that the "
+            "run has by now"
+        )
+    return [sentence for sentence in sentences if sentence]
 
 
 def _name(names: Sequence[str], label: int) -> str:

@@ -267,6 +267,38 @@ class RunDirectory:
         newest = str(max(self.exports(), default=0))
         return files.read_json(self.export / newest / EXPORT_RECORD, {})
 
+    def newest_identity(self) -> origins.Identity | None:
+        """The identity of the checkpoint that the run has by now."""
+        folder = self.best if self.best.exists() else self.checkpoints
+        steps = steps_in(folder)
+        return origins.identity(path_of(folder, steps[-1])) if steps else None
+
+    def outdated_export(self) -> str:
+        """A sentence on a newest export of earlier checkpoints; "" for none."""
+        record = self.export_record()
+        owners = {"encoder": self}
+        if record.get("classifier") == "linear":
+            export_settings = record.get("settings", {}).get("export", {})
+            stage_name = export_settings.get("linear_stage", "linear")
+            owners["classifier"] = self.stage(stage_name)
+        for part, owner in owners.items():
+            exported = record.get("checkpoints", {}).get(part, {})
+            newest = owner.newest_identity()
+            if newest is None or "sha256" not in exported:
+                continue
+            origin = {
+                "checkpoint": exported["name"],
+                "sha256": exported["sha256"],
+            }
+            if origin != newest:
+                return (
+                    f"Its newest export is of the {part} "
+                    f"{origins.describe(origin, newest)}, not of "
+                    f"{origins.describe(newest, origin)}, which {owner.path} "
+                    "has by now"
+                )
+        return ""
+
     def example_counts(self, split: str) -> tuple[int | None, list[int]]:
         """Examples of "train" or "test", and of each class.
 

@@ -1,11 +1,15 @@
 """Three lines of Python from images to answers."""
 
+import shutil
+import warnings
+
 import numpy as np
 import PIL.Image
 import pytest
+from etils import epath
 
 import supcon_tf
-from supcon_tf import config, serving
+from supcon_tf import clients, config, serving
 from supcon_tf.training import representations, runs
 from tests import workers
 
@@ -72,6 +76,28 @@ def test_an_export_is_the_same_model(model, finished_run, path, tmp_path):
     for folder in (export, tmp_path):
         other = supcon_tf.load(folder)
         assert other.predict(path) == model.predict(path)
+
+
+@pytest.mark.parametrize("part", ["encoder", "classifier"])
+def test_an_export_of_earlier_checkpoints_is_named(
+    part, copy_run, path, tmp_path, capsys
+):
+    run = copy_run(tmp_path / "run")
+    serving.export(config.ExportSettings(str(run.path)))
+    settings = config.PredictSettings(str(run.path), images=(str(path),))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        supcon_tf.load(run.path)
+    clients.predict(settings)
+    assert not run.outdated_export() and "note" not in capsys.readouterr().err
+    owner = run if part == "encoder" else run.stage("linear")
+    earlier = epath.Path(owner.latest_checkpoint())
+    shutil.copytree(earlier, earlier.with_name("step-00000099"))
+    text = f"of the {part} {earlier.name}, not of step-00000099, which "
+    with pytest.warns(UserWarning, match=text):
+        supcon_tf.load(run.path)
+    clients.predict(settings)
+    assert text in capsys.readouterr().err
 
 
 def test_a_run_on_texts_takes_texts(finished_text_run):
