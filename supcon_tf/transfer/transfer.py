@@ -76,6 +76,7 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
         with job.strategy.scope():
             console.print_header(images, size, job.settings)
             console.print_line("encoder", run.checkpoint)
+            console.print_duplicates(test, images)
             positions = np.unique(
                 np.concatenate([draw.images for draw in draws])
             )

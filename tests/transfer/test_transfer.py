@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -114,6 +115,19 @@ def test_fine_tuning_leaves_a_checkpoint(finished_run, image_folder):
     )
     assert table[1] == "learning_rate 0.1, weight_decay 0"
     assert table[2].split() == ["top-1", f"{results['test']['top_1']:.4f}"]
+
+
+def test_test_images_that_training_sees_are_named(
+    finished_run, image_folder, tmp_path, capsys
+):
+    photos = shutil.copytree(image_folder, tmp_path / "photos")
+    shutil.copy(photos / "train/mid/01.jpg", photos / "test/mid/copied.jpg")
+    options = {"dataset": "folder", "data_dir": str(photos), "name": "photos"}
+    transfer.transfer_encoder(
+        settings_for(finished_run, **options, repeats=1, l2_values=2)
+    )
+    line = "1 of 22 test images are, byte for byte, training images: test/mid/c"
+    assert line in capsys.readouterr().out
 
 
 def test_the_tool_prints_the_table(results, finished_run, monkeypatch, capsys):
