@@ -329,6 +329,24 @@ def duplicates(source: sources.Source, other: sources.Source) -> np.ndarray:
     return np.flatnonzero(np.isin(source.digests, other.digests))
 
 
+def contradictions(source: sources.Source) -> np.ndarray:
+    """Positions of the examples that have a copy of another label.
+
+    Copies are byte for byte the same. Empty where the files were not checked,
+    or where the labels are read with the examples alone.
+    """
+    if source.digests is None or source.labels is None:
+        return np.zeros(0, np.int64)
+    _, firsts, contents = np.unique(
+        source.digests, return_index=True, return_inverse=True
+    )
+    originals = firsts[contents]  # [examples], the first of equal content
+    copies = np.flatnonzero(originals != np.arange(len(originals)))
+    labels = source.labels.reshape(len(originals), -1)  # [examples, 1 or C]
+    differs = (labels[copies] != labels[originals[copies]]).any(axis=1)
+    return np.flatnonzero(np.isin(contents, contents[copies[differs]]))
+
+
 def without_duplicates(
     test: sources.Source, train: sources.Source
 ) -> sources.Source:

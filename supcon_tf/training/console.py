@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 import supcon_tf
@@ -47,7 +48,7 @@ def print_header(
     print_line(
         "data",
         f"{source.name}: {source.num_examples:,} {source.split} "
-        f"{'images' if size else 'texts'} of {len(source.class_names)} classes"
+        f"{_noun(source)} of {len(source.class_names)} classes"
         + (f", views of {size} px" if size else "")
         + _count_text("bad files skipped", source.skipped)
         + _count_text("other files ignored", source.ignored)
@@ -63,22 +64,34 @@ def print_header(
             "classes whose names differ in case, spaces or Unicode form alone: "
             f"{similar}; give the labels of one class one spelling",
         )
+    _print_contradictions(source)
+
+
+def _print_contradictions(source: data.Source) -> None:
+    """Prints the examples that have a copy of another label, if any."""
+    positions = subsets.contradictions(source)
+    if len(positions):
+        print_line(
+            "note",
+            f"{len(positions):,} of {source.num_examples:,} {source.split} "
+            f"{_noun(source)} have a copy, byte for byte, of another label: "
+            f"{_names(source, positions)}; correct the labels, or remove the "
+            "copies",
+        )
 
 
 def print_duplicates(test: data.Source, train: data.Source) -> None:
     """Prints the test examples that are training examples too, if any."""
     duplicates = subsets.duplicates(test, train)
     if len(duplicates):
-        ids = test.ids or range(test.num_examples)
-        names = exceptions.listed([str(ids[row]) for row in duplicates], 3)
-        noun, others = "texts", "texts with another comma, say"
-        if test.texts is None:
-            noun, others = "images", "images in another size, say"
+        noun = _noun(test)
+        change = "size" if noun == "images" else "spelling"
         print_line(
             "duplicates",
             f"{len(duplicates):,} of {test.num_examples:,} test {noun} are, "
-            f"byte for byte, training {noun}: {names}; --drop_duplicates "
-            f"leaves them out of the test split ({others}, are not found)",
+            f"byte for byte, training {noun}: {_names(test, duplicates)}; "
+            "--drop_duplicates leaves them out of the test split (copies in "
+            f"another {change} are not found)",
         )
 
 
@@ -95,6 +108,16 @@ def print_unseen(test: data.Source, measured: str) -> None:
 def _count_text(noun: str, names: tuple[str, ...]) -> str:
     """The count of files or images, and the first of their names."""
     return f"; {len(names)} {noun}: {exceptions.listed(names, 3)}" * bool(names)
+
+
+def _noun(source: data.Source) -> str:
+    return "images" if source.texts is None else "texts"
+
+
+def _names(source: data.Source, positions: np.ndarray) -> str:
+    """The ids of the first three examples; without ids their positions."""
+    ids = source.ids or range(source.num_examples)
+    return exceptions.listed([str(ids[row]) for row in positions], 3)
 
 
 def _similar_names(names: Sequence[str]) -> str:

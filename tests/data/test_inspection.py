@@ -1,7 +1,9 @@
 """The inspection of images, and its cache."""
 
+import dataclasses
 import os
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -153,6 +155,28 @@ def test_duplicates_are_found_between_splits(folder):
     assert not len(subsets.duplicates(unchecked, load(folder)))
     part = subsets.subset(load(folder), [0])
     assert len(subsets.duplicates(load(folder, "test"), part)) == 1
+
+
+def test_copies_of_another_label_are_found(folder):
+    def contradictions(**options):
+        train = load(folder, **options)
+        return [train.ids[row] for row in subsets.contradictions(train)]
+
+    for seed, file in enumerate(sorted(folder.glob("train/*/*"))):
+        write_image(file, seed=seed)
+    assert contradictions() == []
+    shutil.copy(folder / "train/a/00.png", folder / "train/a/copy.png")
+    assert contradictions() == []
+    shutil.copy(folder / "train/a/00.png", folder / "train/b/copy.png")
+    copies = ["train/a/00.png", "train/a/copy.png", "train/b/copy.png"]
+    assert contradictions() == copies
+    assert contradictions(check_images=False) == []
+    train = load(folder)
+    labels = np.eye(2, dtype=np.float32)[train.labels]
+    labels[train.ids.index("train/b/copy.png")] = 1
+    label_sets = dataclasses.replace(train, labels=labels)
+    rows = subsets.contradictions(label_sets)
+    assert [train.ids[row] for row in rows] == copies
 
 
 def test_a_long_inspection_prints_its_progress(capsys, monkeypatch):

@@ -1,5 +1,7 @@
 """Devices of a run, and the data of each worker."""
 
+import shutil
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -120,6 +122,20 @@ def test_the_header_has_devices_and_precision(
     assert line == (
         "devices      MirroredStrategy: 2 replica(s), 1 worker(s), 2 CPU in "
         "all; mixed_bfloat16, XLA off, determinism on"
+    )
+
+
+def test_the_header_lists_copies_of_another_label(
+    image_folder, tmp_path, capsys
+):
+    photos = shutil.copytree(image_folder, tmp_path / "photos")
+    shutil.copy(photos / "train/mid/01.jpg", photos / "train/dark/copy.jpg")
+    console.print_header(data.load("folder", "train", str(photos)), 16)
+    *_, line = capsys.readouterr().out.splitlines()
+    assert line.endswith(
+        "2 of 49 train images have a copy, byte for byte, of another label: "
+        "train/dark/copy.jpg, train/mid/01.jpg; correct the labels, or remove "
+        "the copies"
     )
 
 
