@@ -224,8 +224,8 @@ def load(
     """Loads a trained model from a run directory or an export.
 
     A run's model is its newest export, with a warning if the run has trained
-    further since. A run without exports is exported into a
-    temporary folder, which takes some seconds.
+    further since. A run without exports is exported into a temporary folder,
+    which takes some seconds.
 
     Args:
       path: of a run, an export, or a folder of versions of exports.
