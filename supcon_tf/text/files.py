@@ -14,6 +14,7 @@ from supcon_tf.data import tfds_source
 from supcon_tf.disk import rows
 
 _TFDS = "tfds:"
+_SURROGATE = re.compile("[\ud800-\udfff]")  # \u escapes of JSON may be halves
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +71,8 @@ def read_texts(
       ImportError: the path is a TFDS split, and TFDS does not import.
       RuntimeError: the data set could not be downloaded.
       ValueError: there is no such file or column, a line is not UTF-8 or has
-        too few fields, or a text or label is empty; it names file and line.
+        too few fields, or a text or label is empty or has half a character;
+        it names file and line.
     """
     path, columns = str(path), (*text_columns, label_column)
     texts, labels, ids = [], [], []
@@ -80,6 +82,12 @@ def read_texts(
         for column, value in zip(columns, (*sentences, label), strict=True):
             exceptions.require(
                 value, f"{line_id} must have a {column} that is not empty", "''"
+            )
+            exceptions.require(
+                not _SURROGATE.search(value),
+                f"{line_id} must have a {column} of whole characters, without "
+                "the half of an emoji that was cut",
+                ascii(value),
             )
         texts.append(tuple(sentences))
         labels.append(label)

@@ -72,6 +72,11 @@ def test_a_quoted_field_may_have_lines(tmp_path):
         ("a.jsonl", '{"s": "x"}\n', "a.jsonl:1 must have a l, a string or"),
         ("a.jsonl", '{"s": 1.5, "l": 1}\n', "a.jsonl:1 must have a s, .* 1.5"),
         ("a.jsonl", '{"s": "x", "l": true}\n', "a.jsonl:1 must have a l, .*Tr"),
+        (
+            "a.jsonl",
+            '{"s": "x\\ud83d", "l": 1}\n',
+            r"a.jsonl:1 must have a s of whole .*, got 'x\\ud83d'",
+        ),
         ("a.jsonl", "[1]\n", "a.jsonl:1 must have a s, .* the fields none"),
     ],
 )
