@@ -241,9 +241,12 @@ def _broken_rules(field: dataclasses.Field, value: object) -> Iterator[str]:
     if value is None:
         return
     # TensorFlow's paths are UTF-8, and a flagfile has a line for each setting.
-    if rules["path"] and isinstance(value, str) and not _is_plain(value):
+    plain = _is_utf8(str(value)) and not re.search("[\r\n]", str(value))
+    if rules["path"] and isinstance(value, str) and not plain:
         yield f"be UTF-8 without line breaks, got {value!r}{_other_locale()}"
     for item in _items(value):
+        if isinstance(item, str) and not rules["path"] and not _is_utf8(item):
+            yield f"be UTF-8, got {item!r}{_other_locale()}"
         if rules["choices"] and trust.choice(item) not in rules["choices"]:
             yield f"be one of {', '.join(rules['choices'])}, got {item!r}"
     for bound in ("above", "at_least", "at_most"):
@@ -264,9 +267,9 @@ def _other_locale() -> str:
     return f"; the locale is one of {encoding}: set LC_ALL=C.UTF-8"
 
 
-def _is_plain(path: str) -> bool:
-    """Whether it is UTF-8 without line breaks; surrogates are other bytes."""
-    return not re.search("[\ud800-\udfff\r\n]", path)
+def _is_utf8(text: str) -> bool:
+    """Whether a text can be written as UTF-8; surrogates are other bytes."""
+    return not re.search("[\ud800-\udfff]", text)
 
 
 def _items(value: object) -> tuple[object, ...]:
