@@ -95,6 +95,20 @@ def print_duplicates(test: data.Source, train: data.Source) -> None:
         )
 
 
+def print_validation_copies(
+    validation: data.Source, train: data.Source
+) -> None:
+    """Prints the validation examples that are training examples, if any."""
+    positions = subsets.duplicates(validation, train)
+    if len(positions):
+        print_line(
+            "note",
+            f"{len(positions):,} of {validation.num_examples:,} validation "
+            f"{_noun(train)} are, byte for byte, training {_noun(train)}: "
+            f"{_names(validation, positions)}; they choose the best epoch too",
+        )
+
+
 def print_unseen(test: data.Source, measured: str) -> None:
     """Prints that training sees no test class, and the measure taken then."""
     names = test.class_names

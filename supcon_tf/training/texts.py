@@ -119,6 +119,9 @@ def _compiled_model(
     model = builders.text_model(settings, encoder, len(train.class_names))
     builders.compile_model(settings, model, job.epoch_steps, train)
     console.print_finetuning(settings, model, train)
+    console.print_validation_copies(job.validation, train)
+    if job.test:
+        console.print_duplicates(job.test, train)
     return model
 
 

@@ -76,6 +76,29 @@ def test_supcon_learns(text_folder, tmp_path, capsys, options):
     check_the_best_epoch(run_files.RunDirectory(tmp_path / "run"))
 
 
+@pytest.mark.slow
+def test_held_out_sentences_that_training_sees_are_named(
+    text_folder, tmp_path, capsys
+):
+    training_lines = (text_folder / "train.tsv").read_text().splitlines()
+    files = {}
+    for split, lines in (("validation", [0, 1, 2]), ("test", [0, 1])):
+        files[f"{split}_file"] = str(tmp_path / f"{split}.tsv")
+        content = "\n".join([*(training_lines[line] for line in lines), "z\t1"])
+        pathlib.Path(files[f"{split}_file"]).write_text(content)
+    settings = settings_of(
+        text_folder,
+        tmp_path / "run",
+        epochs=1,
+        validation_fraction=0.1,
+        **files,
+    )
+    training.finetune_text(settings)
+    printed = capsys.readouterr().out
+    assert "2 of 3 validation texts are, byte for byte, training" in printed
+    assert "1 of 2 test texts are, byte for byte, training texts" in printed
+
+
 def test_resumed_runs_forget_later_best_epochs(tmp_path):
     run = run_files.RunDirectory(tmp_path)
     for epoch in (1, 2, 3, 9):
