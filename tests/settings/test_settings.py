@@ -249,7 +249,8 @@ def test_a_path_is_a_line_of_utf_8(path):
 def test_a_text_is_utf_8_and_the_path_of_an_image_may_be_other_bytes():
     settings = config.PredictSettings("x", images=("a\udcff.jpg",))
     assert settings.images == ("a\udcff.jpg",)
-    with pytest.raises(ValueError, match=r"--text must be UTF-8, got 'a\\udcff'"):
+    message = r"--text must be UTF-8, got 'a\\udcff'"
+    with pytest.raises(ValueError, match=message):
         config.PredictSettings("x", text=("two\nlines", "a\udcff"))
 
 
