@@ -62,7 +62,7 @@ lint: $(DEV_STAMP)
 docs: $(DEV_STAMP)
 	$(BIN)/codespell README.md WORKSPACE.md CHANGELOG.md docs serving \
 	--skip='*.png,*.json,*.ipynb'
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Wheel and sdist, in runs/dist, and the demo by the wheel where no checkout is.
 release-check: $(DEV_STAMP)
