@@ -425,9 +425,28 @@ def test_a_manifest_with_a_column_of_labels(index, folders):
     rows = ["path,label,split", "known/dark/01.jpg,night,test"]
     rows += [f"known/mid/{file},day,train" for file in ("00.png", "01.jpg")]
     (folders / "list.csv").write_text("\n".join(rows))
-    for split, counts in (("train", {"day": 2}), ("test", {"night": 1})):
-        shelf = index(data_dir="list.csv", split=split, name=split)
+    for split, counts in (
+        (None, {"day": 2}),
+        ("test", {"night": 1}),
+        ("all", {"day": 2, "night": 1}),
+    ):
+        shelf = index(data_dir="list.csv", split=split, name=f"of_{split}")
         assert shelf.class_counts() == counts
+
+
+def test_all_rows_of_a_manifest_without_splits_are_taken(index, folders):
+    """Training would hold a fifth of them out, by a hash."""
+    paths = [
+        f"known/mid/{path.name}" for path in (folders / "known/mid").iterdir()
+    ]
+    path = folders / "unsplit.csv"
+    path.write_text("\n".join(["path,label", *(f"{p},day" for p in paths)]))
+    shelf = index(data_dir="unsplit.csv", name="unsplit")
+    assert {*shelf.ids} == {str(folders / name) for name in paths}
+    grown = index(add="unsplit.csv")
+    assert grown.class_counts()["day"] == len(paths)
+    part = index(data_dir="unsplit.csv", name="part", split="train")
+    assert 0 < len(part) < len(paths)
 
 
 def test_a_class_without_rows_is_no_answer(index, shelf, folders, capsys):
