@@ -11,7 +11,7 @@ from etils import epath
 from supcon_tf import config, data, datasets, exceptions, measures, text
 from supcon_tf.data import folder, manifest, subsets
 from supcon_tf.disk import files, locks
-from supcon_tf.gallery import approximate, belonging, store
+from supcon_tf.gallery import approximate, belonging, known, store
 from supcon_tf.training import console, representations, runs
 
 _DEFAULT_RATE = 0.95  # of known examples
@@ -276,13 +276,7 @@ def _threshold(
         rate = earlier.threshold.known_rate
     if settings.known_data:
         source, examples = _read_examples(settings, run, "known_data")
-        # An image would be as near to itself as can be.
-        num_shared = int(np.isin(examples.digests, gallery.digests).sum())
-        exceptions.require(
-            num_shared == 0,
-            "--known_data must have no example of the gallery",
-            f"{num_shared} of {len(examples)}",
-        )
+        known.check(examples, gallery, run)
         held_out = encode(run, source, examples).representations
         path = files.whole(settings.known_data)
         return belonging.fit(gallery, rate, held_out, path)

@@ -15,7 +15,7 @@ import tensorflow as tf
 from PIL import Image
 
 import supcon_tf
-from supcon_tf import config, gallery, serving, training
+from supcon_tf import config, exceptions, gallery, serving, training
 from supcon_tf.gallery import belonging, searching
 from supcon_tf.serving import bank
 from supcon_tf.training import representations, runs
@@ -32,6 +32,7 @@ def folders(tmp_path_factory, image_folder):
     for index in range(3):
         pixels = rng.integers(0, 255, [20, 24, 3], np.uint8)
         Image.fromarray(pixels).save(root / "new" / "odd" / f"{index}.png")
+    shutil.copytree(image_folder / "test", root / "held_out")
     (root / "loose").mkdir()
     shutil.copy(root / "new" / "odd" / "0.png", root / "loose" / "a.png")
     return root
@@ -150,8 +151,8 @@ def test_a_distance_goes_with_the_rows_that_it_needs(
 
 
 def test_the_threshold_is_that_of_known_data(index, folders, run, capsys):
-    measured = index(known_data="new", known_rate=1.0)
-    assert measured.threshold.known_data == str(folders / "new")
+    measured = index(known_data="held_out", known_rate=1.0)
+    assert measured.threshold.known_data == str(folders / "held_out")
     grown = index(add="new")
     assert grown.threshold == measured.threshold
     assert "before this change; --known_data=" in capsys.readouterr().out
@@ -160,6 +161,42 @@ def test_the_threshold_is_that_of_known_data(index, folders, run, capsys):
     assert index(add="new").version == grown.version  # nothing is written
     with_a_single_image = index(data_dir="loose", name="other")
     assert with_a_single_image.threshold is None
+
+
+def test_known_data_of_other_classes_or_of_the_training_are_refused(
+    index, shelf, run, folders, capsys, monkeypatch
+):
+    some = folders / "some"
+    for path in ("known/dark/00.png", "held_out/dark/00.png"):
+        target = some / "dark" / path.replace("/", "_")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(folders / path, target)
+    with pytest.raises(
+        ValueError, match="classes of the gallery, .*dark, mid; .*got odd$"
+    ):
+        index(known_data="new")
+    left_out = str(folders / "known" / "dark" / "00.png")
+    index(remove=(left_out,))
+    trained = "no example that the run was trained on: .* got 1 of 2: .*_00.png"
+    with pytest.raises(ValueError, match=trained):
+        index(known_data="some")
+    # The object of the tool: see the fixture `run`.
+    opened = runs.open_run(str(run.path), architecture=None)
+
+    def lost(split):
+        raise exceptions.InvalidValue(f"the {split} images are lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(opened, "source", lost)
+        assert index(known_data="some").threshold.known_data == str(some)
+    assert "cannot be read: the train images are" in capsys.readouterr().out
+
+
+def test_known_data_need_no_class(index, folders):
+    """Beside rows without classes, too."""
+    assert index(known_data="loose").threshold.known_data
+    index(data_dir="loose", name="flat")
+    assert index(known_data="held_out", name="flat").threshold.known_data
 
 
 def test_the_cost_of_short_numbers_is_printed(index, capsys):
@@ -244,7 +281,7 @@ def test_bad_input_is_refused_before_a_file_is_written(index, run, folders):
     for name in ("\u00e9", "e\u0301"):  # one word, and two folders
         shutil.copytree(folders / "new" / "odd", folders / "spelled" / name)
     for options, message in (
-        ({"data_dir": "new", "known_data": "new"}, "no example .* got 3 of 3"),
+        ({"data_dir": "new", "known_data": "new"}, "no example .* 3 of 3: .*0"),
         ({"data_dir": "new", "split": "test"}, "--split must be left out but"),
         ({}, "one of --data_dir, .* or --approximate alone, got none"),
         ({"data_dir": "new", "add": "new"}, "alone, got --data_dir, --add"),
