@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import html
 import json
 import os
 import re
@@ -305,18 +306,25 @@ def test_the_tools(index, run, folders, tmp_path):
     """Both as processes."""
     image = str(folders / "known" / "dark" / "01.jpg")
     output = tmp_path / "answers.jsonl"
-    for name, arguments, printed in (
-        ("index", [f"--add={folders / 'new'}"], "51 rows of 26 float32, 4 cla"),
-        ("search", [image, str(folders / "loose"), f"--output={output}"], ""),
+    bad = tmp_path / "bad.png"
+    bad.touch()
+    queries = [image, str(folders / "loose" / "a.png"), str(bad)]
+    for name, arguments, code, printed in (
+        ("index", [f"--add={folders / 'new'}"], 0, "51 rows of 26 float32, 4 "),
+        (
+            "search",
+            [image, str(folders / "loose"), str(bad), f"--output={output}"],
+            1,
+            "error: no answer for 1 of them",
+        ),
     ):
         done = forks.run(
             processes.ROOT / "tools" / f"{name}.py",
             *(f"--run_dir={run.path}", *arguments),
         )
-        assert done.returncode == 0, done.stderr[-3000:]
-        assert printed in done.stdout
+        assert done.returncode == code, done.stderr[-3000:]
+        assert printed in done.stdout + done.stderr
     answers = [json.loads(line) for line in output.read_text().splitlines()]
-    queries = [image, str(folders / "loose" / "a.png")]
     assert [answer["query"] for answer in answers] == queries
     assert answers[0]["matches"][0]["id"] == image
     assert len(answers[0]["matches"]) == 5
@@ -339,6 +347,36 @@ def test_answers_are_a_table_or_a_page(products, folders, tmp_path, capsys):
     search(image, os.fsdecode(latin), output=str(page))
     assert page.read_text().count("<img ") == 12
     assert r"/\xe9.png" in page.read_text()
+
+
+def test_a_bad_file_is_an_error_beside_the_answers(
+    products, folders, tmp_path, capsys
+):
+    image, other = (
+        str(folders / "known" / "dark" / name) for name in ("01.jpg", "00.png")
+    )
+    bad = tmp_path / "bad.webp"
+    bad.write_bytes(b"RIFF0000WEBP")
+
+    def search(*images, **options):
+        settings = config.SearchSettings("run", images=images, **options)
+        return gallery.search(settings, products)
+
+    for suffix in ("jsonl", "html"):
+        output = str(tmp_path / f"answers.{suffix}")
+        assert search(image, str(bad), other, output=output) == 1
+    lines = (tmp_path / "answers.jsonl").read_text().splitlines()
+    first, refused, last = map(json.loads, lines)
+    assert first["matches"][0]["id"] == image
+    assert last["matches"][0]["id"] == other
+    assert refused == {"query": str(bad), "error": refused["error"]}
+    page = html.unescape((tmp_path / "answers.html").read_text())
+    assert refused["error"] in page and "no answer" in page
+    assert search(str(bad)) == 1
+    _, row = capsys.readouterr().out.splitlines()
+    assert row.split()[:4] == [str(bad), "error", "-", "-"]
+    with pytest.raises(ValueError, match="must be images, got .*bad.webp: "):
+        products.search([image, bad])
 
 
 ANSWER = """
