@@ -198,11 +198,11 @@ class Searcher:
         tools/index.py knows a file or a text by the same hash; the hash of an
         array is that of its representation.
         """
-        is_path = isinstance(example, str | os.PathLike)
-        if is_path and not self.takes_texts and os.path.exists(example):
-            content = pathlib.Path(example).read_bytes()
+        if isinstance(example, str | os.PathLike) and not self.takes_texts:
+            path = files.expanded(example, "examples")
+            content = pathlib.Path(path).read_bytes()
             digest = int(inspection.digest(tf.constant(content)))
-            return files.whole(os.fspath(example)), digest
+            return files.whole(path), digest
         content = np.ascontiguousarray(row).tobytes()
         if self.takes_texts:
             content = str(example).encode()

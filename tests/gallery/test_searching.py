@@ -247,6 +247,19 @@ def test_python_answers(products, model, shelf, folders, odd_images):
     assert products.gallery.digests[-2:].tolist() == shelf.digests[:2].tolist()
 
 
+def test_a_path_in_the_home_folder_is_that_of_its_file(
+    products, shelf, folders, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(folders / "known"))
+    (row,) = np.flatnonzero(
+        np.array(shelf.ids) == f"{folders}/known/dark/01.jpg"
+    )
+    products.add(["~/dark/01.jpg"], ["dark"])
+    assert products.gallery.ids[-1] == shelf.ids[row]
+    assert products.gallery.digests[-1] == shelf.digests[row]
+    assert len(products.gallery) == len(shelf)
+
+
 def test_arguments_of_python_are_checked(products, model, odd_images):
     before = products.gallery
     for act, message in (
