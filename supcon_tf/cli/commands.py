@@ -273,13 +273,17 @@ def search(settings: config.SearchSettings) -> None:
         photo.jpg folder/
 
     A query that is similar to no row is "unknown". Writes a table to stdout,
-    or JSON lines or a page to the output file.
+    or JSON lines or a page to the output file. An image that cannot be read has
+    an error in the place of its answer, and makes the exit code 1.
     """
     architecture = settings.architecture
     model = supcon_tf.load(settings.run_dir, architecture=architecture)
-    supcon_tf.gallery.search(settings, model.gallery(settings.gallery))
+    searcher = model.gallery(settings.gallery)
+    failed = supcon_tf.gallery.search(settings, searcher)
     if settings.output:
         print(settings.output)
+    if failed:
+        sys.exit(f"error: no answer for {failed} of them, see `error`")
 
 
 def predict(settings: config.PredictSettings) -> None:

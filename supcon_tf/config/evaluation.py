@@ -101,6 +101,10 @@ class EvaluateSettings(
     """Folder of images of other classes than those of the run: whether cosines,
     distances and probabilities tell them from the test images. Default: the
     test images of the run's --unknown_classes."""
+    # An evaluation without the flag has the same result as before it existed.
+    skip_bad_images: bool = setting(False, resumable=True)
+    """Skip and name images of --unknown_data that cannot be read, instead of
+    stopping. The images of the run are as its training read them."""
     corruptions: str = setting(
         "none",
         must=(
@@ -145,6 +149,8 @@ class EvaluateSettings(
                 *("knn_neighbors", "knn_temperature", "knn_leave_one_out"),
                 *("label_issues", "unknown_data"),
             )
+        if not self.unknown_data:
+            self._check_left_out("without --unknown_data", "skip_bad_images")
         if self.corruptions == "none":
             self._check_left_out(
                 "with --corruptions=none",

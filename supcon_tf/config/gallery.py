@@ -29,8 +29,11 @@ class IndexSettings(stages.RecordedCodeSettings):
     several times."""
     remove_class: tuple[str, ...] = setting((), repeated=True)
     """A class that the gallery loses. May be given several times."""
-    split: str = setting("train", choices=("train", "test", "validation"))
-    """The rows of a manifest that are taken."""
+    split: str | None = setting(
+        None, choices=("train", "test", "validation", "all")
+    )
+    """The rows of a manifest that are taken. Default: those of train, or all of
+    a manifest without splits."""
     skip_bad_images: bool = field_of(images.DataSettings, "skip_bad_images")
     gallery_dtype: str = setting(
         "float32", choices=("float32", "float16", "int8")

@@ -76,27 +76,82 @@ def load_manifest(
     )
     if split == "validation":
         is_test = _validation(data_dir, table)
-    label_lists = [
-        label_fields.split(text, table.is_multi_label) for text in table.texts
-    ]
     split_names = (
-        sorted({name for field in fields for name in label_lists[field]})
-        for fields in map(
-            np.unique, (table.fields[is_train], table.fields[is_test])
-        )
+        _names(table, table.fields[mask]) for mask in (is_train, is_test)
     )
     class_names = partition.class_names(*split_names, split, data_dir)
-    class_ids = {name: label for label, name in enumerate(class_names)}
     chosen = np.flatnonzero(is_train if split == "train" else is_test)
+    return _make_source(
+        data_dir,
+        table,
+        chosen,
+        split,
+        class_names,
+        check_images=check_images,
+        skip_bad_images=skip_bad_images,
+    )
+
+
+def load_all_images(
+    data_dir: str, skip_bad_images: bool = False
+) -> sources.Source:
+    """Loads every row of a manifest, of whatever split.
+
+    Returns:
+      The source, like that of `load_manifest`.
+
+    Raises:
+      ValueError: as `load_manifest`.
+    """
+    table = _read(data_dir)
+    return _make_source(
+        data_dir,
+        table,
+        np.arange(len(table.paths)),
+        "test",  # unlike training images, a class may have none
+        _names(table, table.fields),
+        check_images=True,
+        skip_bad_images=skip_bad_images,
+    )
+
+
+def _label_lists(table: _Table) -> list[list[str]]:
+    """The labels of each of the texts of a table."""
+    return [
+        label_fields.split(text, table.is_multi_label) for text in table.texts
+    ]
+
+
+def _names(table: _Table, fields: np.ndarray) -> list[str]:
+    """The sorted labels of some label fields of a table."""
+    label_lists = _label_lists(table)
+    return sorted(
+        {name for field in np.unique(fields) for name in label_lists[field]}
+    )
+
+
+def _make_source(
+    path: str,
+    table: _Table,
+    chosen: np.ndarray,
+    split: str,
+    class_names: Sequence[str],
+    *,
+    check_images: bool,
+    skip_bad_images: bool,
+) -> sources.Source:
+    """The source of the chosen rows of a table."""
+    label_lists = _label_lists(table)
+    class_ids = {name: label for label, name in enumerate(class_names)}
     labels = table.fields[chosen]
     if table.is_multi_label:
         labels = label_fields.multi_hot(label_lists, class_ids)[labels]
     else:
         text_ids = [class_ids.get(name, -1) for (name,) in label_lists]
         labels = np.array(text_ids, np.int64)[labels]
-    root = os.path.join(os.path.dirname(data_dir), "")
+    root = os.path.join(os.path.dirname(path), "")
     paths = [table.paths[row] for row in chosen]
-    paths = _stored_paths(data_dir, root, paths, skip_bad_images)
+    paths = _stored_paths(path, root, paths, skip_bad_images)
     return image_files.make_source(
         "manifest",
         split,
@@ -106,7 +161,7 @@ def load_manifest(
         labels,
         check_images=check_images,
         skip_bad_images=skip_bad_images,
-        weights=_scale_weights(data_dir, table.weights[chosen]),
+        weights=_scale_weights(path, table.weights[chosen]),
     )
 
 
@@ -177,6 +232,11 @@ def _scale_weights(path: str, weights: np.ndarray) -> np.ndarray | None:
         weights.any(), f"{path} must have a weight above 0 in each split", "0"
     )
     return weights / weights.mean()
+
+
+def has_splits(path: str) -> bool:
+    """Whether the rows have splits."""
+    return bool((_read(path).splits != "").any())
 
 
 def has_validation(path: str) -> bool:

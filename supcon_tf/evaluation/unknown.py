@@ -7,7 +7,7 @@ import numpy as np
 from supcon_tf import config, data, exceptions, measures
 from supcon_tf.data import folder, subsets
 from supcon_tf.evaluation import classifying, splits
-from supcon_tf.training import input_pipeline, representations, runs
+from supcon_tf.training import console, input_pipeline, representations, runs
 
 _BINS = 40
 
@@ -32,7 +32,14 @@ def read(
     run.check_one_label("--unknown_data")
     run.check_seen_classes("--unknown_data")
     with exceptions.argument("unknown_data", "data_dir"):
-        images = folder.load_all_images(settings.unknown_data)
+        images = folder.load_all_images(
+            settings.unknown_data, settings.skip_bad_images
+        )
+    if skipped := images.skipped:
+        names = exceptions.listed(skipped)
+        console.print_line(
+            "unknown", f"bad files skipped: {len(skipped)}: {names}"
+        )
     for split in ("train", "test"):
         shared = subsets.duplicates(images, run.source(split))
         exceptions.require(

@@ -134,7 +134,13 @@ class Predictor:
             "sha256": checkpoint["sha256"],
         }
         store.check_made_of(str(path), gallery.made_of, identity)
-        return galleries.Searcher(gallery, self.encode, path, self.takes_texts)
+        return galleries.Searcher(
+            gallery,
+            self.encode,
+            path,
+            self.takes_texts,
+            request=functools.partial(self._model.predict, self._represent),
+        )
 
     def _answers(
         self, signature: model.Signature, examples: object
@@ -146,13 +152,14 @@ class Predictor:
         for first in range(0, len(contents), _BATCH):
             batch = contents[first : first + _BATCH]
             rows += requests.outputs(request, batch)
-        for example, row in zip(inputs, rows, strict=True):
-            name = example if _is_path(example) else type(example).__name__
-            exceptions.require(
-                "error" not in row,
-                "`examples` must be images",
-                f"{name}: {row.get('error')}",
-            )
+            # Now, and not after hours of other batches.
+            for example, row in zip(inputs[first:], rows[first:], strict=False):
+                name = example if _is_path(example) else type(example).__name__
+                exceptions.require(
+                    "error" not in row,
+                    "`examples` must be images",
+                    f"{name}: {row.get('error')}",
+                )
         return rows
 
     def _content(self, example: object) -> bytes:

@@ -1,4 +1,4 @@
-"""The answer of a gallery to a query."""
+"""The answer of a gallery to a query, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -50,3 +50,10 @@ class Answer:
     is_known: bool | None
     classes: dict[str, float]
     matches: tuple[Match, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """Why a query has no answer: `error` says what is wrong with its file."""
+
+    error: str

@@ -9,9 +9,9 @@ import numpy as np
 from etils import epath
 
 from supcon_tf import config, data, datasets, exceptions, measures, text
-from supcon_tf.data import folder, subsets
+from supcon_tf.data import folder, manifest, subsets
 from supcon_tf.disk import files, locks
-from supcon_tf.gallery import approximate, belonging, store
+from supcon_tf.gallery import approximate, belonging, known, store
 from supcon_tf.training import console, representations, runs
 
 _DEFAULT_RATE = 0.95  # of known examples
@@ -199,7 +199,7 @@ def _read_source(
     """The images in a folder or a manifest, or the texts in a file."""
     is_manifest = not (run.is_of_texts or os.path.isdir(path))
     exceptions.require(
-        is_manifest or settings.split == type(settings).split,
+        is_manifest or settings.split is None,
         "--split must be left out but for a manifest",
         f"{settings.split} of {path}",
     )
@@ -214,12 +214,7 @@ def _read_source(
         return text.to_source(texts, run.tokenizer, fields.max_length)
     run.check_rgb("a gallery")
     if is_manifest:
-        source = data.load(
-            datasets.name_by_path(path, "folder"),
-            settings.split,
-            path,
-            skip_bad_images=settings.skip_bad_images,
-        )
+        source = _read_manifest(settings, path)
     else:
         source = folder.load_all_images(path, settings.skip_bad_images)
     exceptions.require(
@@ -228,6 +223,25 @@ def _read_source(
         "several",
     )
     return source
+
+
+def _read_manifest(settings: config.IndexSettings, path: str) -> data.Source:
+    """The rows of --split of a manifest.
+
+    Without the flag those of training, or all of a manifest without splits: a
+    fifth held out by a hash would be missed in a gallery.
+    """
+    kind, split = datasets.name_by_path(path, "folder"), settings.split
+    if kind == "manifest" and split is None and not manifest.has_splits(path):
+        split = "all"
+    if kind == "manifest" and split == "all":
+        return manifest.load_all_images(path, settings.skip_bad_images)
+    return data.load(
+        kind,
+        split or "train",
+        path,
+        skip_bad_images=settings.skip_bad_images,
+    )
 
 
 def _check_rate(
@@ -262,13 +276,7 @@ def _threshold(
         rate = earlier.threshold.known_rate
     if settings.known_data:
         source, examples = _read_examples(settings, run, "known_data")
-        # An image would be as near to itself as can be.
-        num_shared = int(np.isin(examples.digests, gallery.digests).sum())
-        exceptions.require(
-            num_shared == 0,
-            "--known_data must have no example of the gallery",
-            f"{num_shared} of {len(examples)}",
-        )
+        known.check(examples, gallery, run)
         held_out = encode(run, source, examples).representations
         path = files.whole(settings.known_data)
         return belonging.fit(gallery, rate, held_out, path)

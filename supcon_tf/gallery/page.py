@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from supcon_tf import data
 from supcon_tf.disk import files, image_names
-from supcon_tf.gallery.answers import Answer
+from supcon_tf.gallery.answers import Answer, Refusal
 from supcon_tf.reports import figures
 
 _TEMPLATE = pathlib.Path(__file__).parent / "page.html"
@@ -21,14 +21,14 @@ _SIDE = 96  # pixels of a thumbnail
 def write(
     path: str | os.PathLike[str],
     queries: Sequence[str],
-    answers: Sequence[Answer],
+    answers: Sequence[Answer | Refusal],
 ) -> None:
     """Writes one HTML file, with the images inside.
 
     Args:
       path: of the page; an existing file is replaced.
       queries: paths of images, or texts.
-      answers: one per query.
+      answers: one per query, or the reason why there is none.
     """
     template = jinja2.Template(
         _TEMPLATE.read_text(), autoescape=True, trim_blocks=True

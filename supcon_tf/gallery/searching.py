@@ -13,15 +13,16 @@ import tensorflow as tf
 from etils import epath
 
 from supcon_tf import config, exceptions, measures
-from supcon_tf.clients import model, output, paths
+from supcon_tf.clients import model, output, paths, requests
 from supcon_tf.data import inspection, tokens
 from supcon_tf.disk import files
 from supcon_tf.display import text_table
 from supcon_tf.gallery import page, store
-from supcon_tf.gallery.answers import Answer, Match
+from supcon_tf.gallery.answers import Answer, Match, Refusal
 
 ANSWERS = "mean", "votes"
 _LISTED_CLASSES = 5
+_BATCH = 64  # files or texts of a request
 
 
 class Searcher:
@@ -49,6 +50,8 @@ class Searcher:
       encode: from examples to representations [n, dim].
       path: where `save` writes the gallery.
       takes_texts: whether examples are texts, and no images.
+      request: from the contents of files or texts to rows that have their
+        `representation`; raises `clients.model.Refused`.
     """
 
     def __init__(
@@ -57,11 +60,14 @@ class Searcher:
         encode: Callable[[Sequence[object]], np.ndarray],
         path: str | os.PathLike[str],
         takes_texts: bool = False,
+        *,
+        request: requests.Request,
     ):
         self.gallery = gallery
         self.takes_texts = takes_texts
         self._encode = encode
         self._path = path
+        self._request = request
 
     def search(
         self, examples: object, k: int = 5, answer_by: str = "mean"
@@ -85,6 +91,32 @@ class Searcher:
         queries = np.atleast_2d(representations)  # [Q, dim]
         answers = _answers(self.gallery, queries, k, answer_by)
         return answers[0] if representations.ndim == 1 else answers
+
+    def answer_each(
+        self,
+        queries: Sequence[pathlib.Path | paths.Text],
+        k: int = 5,
+        answer_by: str = "mean",
+    ) -> list[Answer | Refusal]:
+        """As `search`, where a file that cannot be read has the reason.
+
+        Args:
+          queries: image files, or texts.
+          k: rows of an answer.
+          answer_by: as of `search`.
+        """
+        rows = [*requests.answers(self._request, queries, batch_size=_BATCH)]
+        representations = [
+            row["representation"] for row in rows if "error" not in row
+        ]
+        answers = iter(())
+        if representations:
+            encoded = np.array(representations, np.float32)  # [Q, dim]
+            answers = iter(_answers(self.gallery, encoded, k, answer_by))
+        return [
+            Refusal(row["error"]) if "error" in row else next(answers)
+            for row in rows
+        ]
 
     def predict(
         self, examples: object, k: int = 5, answer_by: str = "mean"
@@ -166,11 +198,11 @@ class Searcher:
         tools/index.py knows a file or a text by the same hash; the hash of an
         array is that of its representation.
         """
-        is_path = isinstance(example, str | os.PathLike)
-        if is_path and not self.takes_texts and os.path.exists(example):
-            content = pathlib.Path(example).read_bytes()
+        if isinstance(example, str | os.PathLike) and not self.takes_texts:
+            path = files.expanded(example, "examples")
+            content = pathlib.Path(path).read_bytes()
             digest = int(inspection.digest(tf.constant(content)))
-            return files.whole(os.fspath(example)), digest
+            return files.whole(path), digest
         content = np.ascontiguousarray(row).tobytes()
         if self.takes_texts:
             content = str(example).encode()
@@ -189,7 +221,7 @@ class Searcher:
         self.gallery = self.gallery.save(self._path)
 
 
-def search(settings: config.SearchSettings, searcher: Searcher) -> None:
+def search(settings: config.SearchSettings, searcher: Searcher) -> int:
     """Searches a gallery for images or texts: tools/search.py.
 
     Args:
@@ -209,10 +241,15 @@ def search(settings: config.SearchSettings, searcher: Searcher) -> None:
       ... )
       >>> searcher = supcon_tf.load("runs/mine").gallery("gallery")
       >>> gallery.search(settings, searcher)
+      0
+
+    Returns:
+      The number of images that have an error instead of an answer, as they
+      cannot be read.
 
     Raises:
-      ValueError: an image cannot be read, the gallery is of texts and not of
-        images, or the reverse, or the output file exists.
+      ValueError: the gallery is empty, or of texts and not of images, or the
+        reverse, or the output file exists.
       FileNotFoundError: an image does not exist.
     """
     exceptions.require(
@@ -224,31 +261,46 @@ def search(settings: config.SearchSettings, searcher: Searcher) -> None:
     )
     if settings.output:
         output.check(settings.output, settings.overwrite)
-    queries = [*settings.text]
+    inputs = [*map(paths.Text, settings.text)]
     if settings.images:
-        queries = [str(path) for path in paths.find_images(settings.images)]
-    answers = searcher.search(queries, settings.neighbors, settings.answer_by)
-    if settings.output is None:
+        inputs = paths.find_images(settings.images)
+    answers = searcher.answer_each(
+        inputs, settings.neighbors, settings.answer_by
+    )
+    _write(settings.output, [*map(str, inputs)], answers)
+    return sum(isinstance(answer, Refusal) for answer in answers)
+
+
+def _write(
+    path: str | None,
+    queries: Sequence[str],
+    answers: Sequence[Answer | Refusal],
+) -> None:
+    """Writes answers as JSON lines or a page; a table to stdout for None."""
+    if path is None:
         print(text_table.text_table(_table(queries, answers)))
         return
-    epath.Path(settings.output).parent.mkdir(parents=True, exist_ok=True)
-    if settings.output.lower().endswith(".html"):
-        page.write(settings.output, queries, answers)
+    epath.Path(path).parent.mkdir(parents=True, exist_ok=True)
+    if path.lower().endswith(".html"):
+        page.write(path, queries, answers)
     else:
         lines = (
             json.dumps({"query": query, **dataclasses.asdict(answer)})
             for query, answer in zip(queries, answers, strict=True)
         )
         content = "".join(f"{line}\n" for line in lines)
-        files.write_atomically(settings.output, content)
+        files.write_atomically(path, content)
 
 
 def _table(
-    queries: Sequence[str], answers: Sequence[Answer]
+    queries: Sequence[str], answers: Sequence[Answer | Refusal]
 ) -> list[tuple[str, ...]]:
     """The rows of a table: a line for each query and each of its matches."""
     rows = [("query", "answer", "similarity", "class", "match")]
     for query, answer in zip(queries, answers, strict=True):
+        if isinstance(answer, Refusal):
+            rows.append((query, "error", "-", "-", answer.error))
+            continue
         for match in answer.matches:
             name = match.class_name or "-"
             cosine = f"{match.similarity:.4f}"

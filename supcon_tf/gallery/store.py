@@ -276,19 +276,26 @@ class Gallery:
     def missing(self, examples: Gallery) -> npt.NDArray[np.bool_]:
         """Which examples [n] the gallery lacks.
 
-        An example is there if its content is, under the same class, unless the
-        row of its id has another content or class: that row is to be replaced.
+        An example is there if its content is, under the same class, in a row
+        that stays: the row of an example's id with another content or class is
+        to be replaced, and what it has is then no longer there.
         """
-        contents = self._contents()
-        content_by_id = dict(zip(self.ids, contents, strict=True))
-        distinct = {*contents}
+        contents = dict(zip(self.ids, self._contents(), strict=True))
+        new = [*zip(examples.ids, examples._contents(), strict=True)]
+        replaced = {
+            name
+            for name, content in new
+            if contents.get(name, content) != content
+        }
+        remaining = {
+            content
+            for name, content in contents.items()
+            if name not in replaced
+        }
         return np.array(
             [
-                content not in distinct
-                or content_by_id.get(name, content) != content
-                for name, content in zip(
-                    examples.ids, examples._contents(), strict=True
-                )
+                name in replaced or content not in remaining
+                for name, content in new
             ],
             bool,
         )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from supcon_tf import data
-from supcon_tf.data import partition, subsets
+from supcon_tf.data import manifest, partition, subsets
 from tests.data.test_folder import write_image
 
 
@@ -216,6 +216,22 @@ def test_unseen_classes_and_rare_ones(images):
     assert load(images, "a.csv", None).class_names == ("a", "b")
     test = load(images, "a.csv", rows + "images/2.png,b,VAL\n", "test")
     assert (test.class_names, test.labels.tolist()) == (("a", "b"), [1])
+
+
+@pytest.mark.parametrize("has_splits", [True, False])
+def test_all_rows_are_loaded_whatever_their_split(images, has_splits):
+    rows = "".join(
+        f"images/{i}.png,{'aab'[i % 3]}{',test' * has_splits}\n"
+        for i in range(9)
+    )
+    rows += "images/9.png,c" + ",train" * has_splits
+    path = images / "a.csv"
+    path.write_text("path,label" + ",split" * has_splits + "\n" + rows)
+    everything = manifest.load_all_images(str(path))
+    assert everything.ids == tuple(f"images/{i}.png" for i in range(10))
+    assert everything.class_names == ("a", "b", "c")
+    assert everything.labels.tolist() == [0, 0, 1] * 3 + [2]
+    assert manifest.has_splits(str(path)) == has_splits
 
 
 def test_paths_may_be_written_in_another_form(images):

@@ -1,6 +1,8 @@
 """Unknown images in an evaluation: scores of belonging, refusals."""
 
+import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from supcon_tf import (
     run_files,
     training,
 )
+from supcon_tf.evaluation import unknown
 from supcon_tf.training import input_pipeline
 from tests import score_rows
 
@@ -109,6 +112,25 @@ def test_classes_can_be_held_out_of_a_run(tiny_settings, tmp_path):
     ):
         with pytest.raises(ValueError, match=message):
             input_pipeline.source(tiny_settings(unknown_classes=names), "train")
+
+
+def test_bad_images_are_refused_or_skipped(
+    finished_run, tmp_path, unknown_folder, capsys
+):
+    folder = tmp_path / "other"
+    shutil.copytree(unknown_folder, folder)
+    (folder / "bad.png").touch()
+    run = training.Run.open(finished_run.path)
+    settings = settings_of(finished_run, unknown_data=str(folder))
+    with pytest.raises(
+        ValueError, match="`unknown_data` must .* bad.png .*`skip_bad_images`"
+    ):
+        unknown.read(settings, run)
+    settings = dataclasses.replace(settings, skip_bad_images=True)
+    assert unknown.read(settings, run).num_examples == 5
+    assert "bad files skipped: 1: bad.png" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="must be left out without --unknown"):
+        settings_of(finished_run, skip_bad_images=True)
 
 
 def test_images_of_the_run_and_lost_folders_are_refused(

@@ -10,6 +10,7 @@ from etils import epath
 
 import supcon_tf
 from supcon_tf import clients, config, serving
+from supcon_tf.finetuning import predictor
 from supcon_tf.training import representations, runs
 from tests import workers
 
@@ -125,6 +126,23 @@ def test_a_run_on_texts_takes_texts(finished_text_run):
 def test_examples_that_are_no_images_are_named(model, example, error, message):
     with pytest.raises(error, match=message):
         model.predict(example)
+
+
+def test_a_bad_example_ends_a_list_at_its_batch(model, path, monkeypatch):
+    counts = []
+    predict = model._model.predict
+
+    def counted(signature, contents):
+        counts.append(len(contents))
+        return predict(signature, contents)
+
+    monkeypatch.setattr(model._model, "predict", counted)
+    monkeypatch.setattr(predictor, "_BATCH", 2)
+    with pytest.raises(ValueError, match="must be images, got bytes: "):
+        model.encode([path, path, path, b"no image", path, path])
+    assert counts == [2, 2, 1, 1]  # the second batch again, one by one
+    counts.clear()
+    assert len(model.encode([path] * 5)) == 5 and counts == [2, 2, 1]
 
 
 def test_a_model_without_classifier_only_encodes(finished_run, path, tmp_path):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import html
 import json
 import os
 import re
@@ -15,7 +16,7 @@ import tensorflow as tf
 from PIL import Image
 
 import supcon_tf
-from supcon_tf import config, gallery, serving, training
+from supcon_tf import config, exceptions, gallery, serving, training
 from supcon_tf.gallery import belonging, searching
 from supcon_tf.serving import bank
 from supcon_tf.training import representations, runs
@@ -32,6 +33,7 @@ def folders(tmp_path_factory, image_folder):
     for index in range(3):
         pixels = rng.integers(0, 255, [20, 24, 3], np.uint8)
         Image.fromarray(pixels).save(root / "new" / "odd" / f"{index}.png")
+    shutil.copytree(image_folder / "test", root / "held_out")
     (root / "loose").mkdir()
     shutil.copy(root / "new" / "odd" / "0.png", root / "loose" / "a.png")
     return root
@@ -150,8 +152,8 @@ def test_a_distance_goes_with_the_rows_that_it_needs(
 
 
 def test_the_threshold_is_that_of_known_data(index, folders, run, capsys):
-    measured = index(known_data="new", known_rate=1.0)
-    assert measured.threshold.known_data == str(folders / "new")
+    measured = index(known_data="held_out", known_rate=1.0)
+    assert measured.threshold.known_data == str(folders / "held_out")
     grown = index(add="new")
     assert grown.threshold == measured.threshold
     assert "before this change; --known_data=" in capsys.readouterr().out
@@ -160,6 +162,42 @@ def test_the_threshold_is_that_of_known_data(index, folders, run, capsys):
     assert index(add="new").version == grown.version  # nothing is written
     with_a_single_image = index(data_dir="loose", name="other")
     assert with_a_single_image.threshold is None
+
+
+def test_known_data_of_other_classes_or_of_the_training_are_refused(
+    index, shelf, run, folders, capsys, monkeypatch
+):
+    some = folders / "some"
+    for path in ("known/dark/00.png", "held_out/dark/00.png"):
+        target = some / "dark" / path.replace("/", "_")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(folders / path, target)
+    with pytest.raises(
+        ValueError, match="classes of the gallery, .*dark, mid; .*got odd$"
+    ):
+        index(known_data="new")
+    left_out = str(folders / "known" / "dark" / "00.png")
+    index(remove=(left_out,))
+    trained = "no example that the run was trained on: .* got 1 of 2: .*_00.png"
+    with pytest.raises(ValueError, match=trained):
+        index(known_data="some")
+    # The object of the tool: see the fixture `run`.
+    opened = runs.open_run(str(run.path), architecture=None)
+
+    def lost(split):
+        raise exceptions.InvalidValue(f"the {split} images are lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(opened, "source", lost)
+        assert index(known_data="some").threshold.known_data == str(some)
+    assert "cannot be read: the train images are" in capsys.readouterr().out
+
+
+def test_known_data_need_no_class(index, folders):
+    """Beside rows without classes, too."""
+    assert index(known_data="loose").threshold.known_data
+    index(data_dir="loose", name="flat")
+    assert index(known_data="held_out", name="flat").threshold.known_data
 
 
 def test_the_cost_of_short_numbers_is_printed(index, capsys):
@@ -209,6 +247,19 @@ def test_python_answers(products, model, shelf, folders, odd_images):
     assert products.gallery.digests[-2:].tolist() == shelf.digests[:2].tolist()
 
 
+def test_a_path_in_the_home_folder_is_that_of_its_file(
+    products, shelf, folders, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(folders / "known"))
+    (row,) = np.flatnonzero(
+        np.array(shelf.ids) == f"{folders}/known/dark/01.jpg"
+    )
+    products.add(["~/dark/01.jpg"], ["dark"])
+    assert products.gallery.ids[-1] == shelf.ids[row]
+    assert products.gallery.digests[-1] == shelf.digests[row]
+    assert len(products.gallery) == len(shelf)
+
+
 def test_arguments_of_python_are_checked(products, model, odd_images):
     before = products.gallery
     for act, message in (
@@ -244,7 +295,7 @@ def test_bad_input_is_refused_before_a_file_is_written(index, run, folders):
     for name in ("\u00e9", "e\u0301"):  # one word, and two folders
         shutil.copytree(folders / "new" / "odd", folders / "spelled" / name)
     for options, message in (
-        ({"data_dir": "new", "known_data": "new"}, "no example .* got 3 of 3"),
+        ({"data_dir": "new", "known_data": "new"}, "no example .* 3 of 3: .*0"),
         ({"data_dir": "new", "split": "test"}, "--split must be left out but"),
         ({}, "one of --data_dir, .* or --approximate alone, got none"),
         ({"data_dir": "new", "add": "new"}, "alone, got --data_dir, --add"),
@@ -268,18 +319,25 @@ def test_the_tools(index, run, folders, tmp_path):
     """Both as processes."""
     image = str(folders / "known" / "dark" / "01.jpg")
     output = tmp_path / "answers.jsonl"
-    for name, arguments, printed in (
-        ("index", [f"--add={folders / 'new'}"], "51 rows of 26 float32, 4 cla"),
-        ("search", [image, str(folders / "loose"), f"--output={output}"], ""),
+    bad = tmp_path / "bad.png"
+    bad.touch()
+    queries = [image, str(folders / "loose" / "a.png"), str(bad)]
+    for name, arguments, code, printed in (
+        ("index", [f"--add={folders / 'new'}"], 0, "51 rows of 26 float32, 4 "),
+        (
+            "search",
+            [image, str(folders / "loose"), str(bad), f"--output={output}"],
+            1,
+            "error: no answer for 1 of them",
+        ),
     ):
         done = forks.run(
             processes.ROOT / "tools" / f"{name}.py",
             *(f"--run_dir={run.path}", *arguments),
         )
-        assert done.returncode == 0, done.stderr[-3000:]
-        assert printed in done.stdout
+        assert done.returncode == code, done.stderr[-3000:]
+        assert printed in done.stdout + done.stderr
     answers = [json.loads(line) for line in output.read_text().splitlines()]
-    queries = [image, str(folders / "loose" / "a.png")]
     assert [answer["query"] for answer in answers] == queries
     assert answers[0]["matches"][0]["id"] == image
     assert len(answers[0]["matches"]) == 5
@@ -302,6 +360,36 @@ def test_answers_are_a_table_or_a_page(products, folders, tmp_path, capsys):
     search(image, os.fsdecode(latin), output=str(page))
     assert page.read_text().count("<img ") == 12
     assert r"/\xe9.png" in page.read_text()
+
+
+def test_a_bad_file_is_an_error_beside_the_answers(
+    products, folders, tmp_path, capsys
+):
+    image, other = (
+        str(folders / "known" / "dark" / name) for name in ("01.jpg", "00.png")
+    )
+    bad = tmp_path / "bad.webp"
+    bad.write_bytes(b"RIFF0000WEBP")
+
+    def search(*images, **options):
+        settings = config.SearchSettings("run", images=images, **options)
+        return gallery.search(settings, products)
+
+    for suffix in ("jsonl", "html"):
+        output = str(tmp_path / f"answers.{suffix}")
+        assert search(image, str(bad), other, output=output) == 1
+    lines = (tmp_path / "answers.jsonl").read_text().splitlines()
+    first, refused, last = map(json.loads, lines)
+    assert first["matches"][0]["id"] == image
+    assert last["matches"][0]["id"] == other
+    assert refused == {"query": str(bad), "error": refused["error"]}
+    page = html.unescape((tmp_path / "answers.html").read_text())
+    assert refused["error"] in page and "no answer" in page
+    assert search(str(bad)) == 1
+    _, row = capsys.readouterr().out.splitlines()
+    assert row.split()[:4] == [str(bad), "error", "-", "-"]
+    with pytest.raises(ValueError, match="must be images, got .*bad.webp: "):
+        products.search([image, bad])
 
 
 ANSWER = """
@@ -425,9 +513,28 @@ def test_a_manifest_with_a_column_of_labels(index, folders):
     rows = ["path,label,split", "known/dark/01.jpg,night,test"]
     rows += [f"known/mid/{file},day,train" for file in ("00.png", "01.jpg")]
     (folders / "list.csv").write_text("\n".join(rows))
-    for split, counts in (("train", {"day": 2}), ("test", {"night": 1})):
-        shelf = index(data_dir="list.csv", split=split, name=split)
+    for split, counts in (
+        (None, {"day": 2}),
+        ("test", {"night": 1}),
+        ("all", {"day": 2, "night": 1}),
+    ):
+        shelf = index(data_dir="list.csv", split=split, name=f"of_{split}")
         assert shelf.class_counts() == counts
+
+
+def test_all_rows_of_a_manifest_without_splits_are_taken(index, folders):
+    """Training would hold a fifth of them out, by a hash."""
+    paths = [
+        f"known/mid/{path.name}" for path in (folders / "known/mid").iterdir()
+    ]
+    path = folders / "unsplit.csv"
+    path.write_text("\n".join(["path,label", *(f"{p},day" for p in paths)]))
+    shelf = index(data_dir="unsplit.csv", name="unsplit")
+    assert {*shelf.ids} == {str(folders / name) for name in paths}
+    grown = index(add="unsplit.csv")
+    assert grown.class_counts()["day"] == len(paths)
+    part = index(data_dir="unsplit.csv", name="part", split="train")
+    assert 0 < len(part) < len(paths)
 
 
 def test_a_class_without_rows_is_no_answer(index, shelf, folders, capsys):

@@ -118,6 +118,36 @@ def test_examples_that_the_gallery_has_are_not_missing():
     assert missing("cbad") == [0, 1, 2, 3]
 
 
+def with_contents(contents):
+    """A gallery from {id: letter of the content}."""
+    letters = galleries.lettered("".join(contents.values()))
+    return dataclasses.replace(letters, ids=tuple(contents))
+
+
+@pytest.mark.parametrize(
+    "earlier, changed",
+    [
+        ({"a": "x", "c": "z"}, {"a": "w", "b": "x", "c": "z"}),  # mv a b
+        ({"a": "x", "b": "y"}, {"a": "y", "b": "x"}),
+        ({"1": "x", "2": "y", "3": "z"}, {"1": "y", "2": "z", "3": "x"}),
+        # A line is inserted at the top of a file of texts.
+        ({"1": "x", "2": "y"}, {"1": "w", "2": "x", "3": "y"}),
+    ],
+)
+def test_no_content_is_lost_where_files_change_names(earlier, changed):
+    """A content whose only row is replaced is not there already."""
+    examples = with_contents(changed)
+
+    def grow(shelf):
+        return shelf.add(examples.part(shelf.missing(examples)))
+
+    grown = grow(with_contents(earlier))
+    digests = dict(zip(examples.ids, examples.digests, strict=True))
+    assert dict(zip(grown.ids, grown.digests, strict=True)) == digests
+    assert grow(grown).ids == grown.ids
+    assert not grown.missing(examples).any()
+
+
 def test_rows_and_classes_are_removed():
     shelf = galleries.lettered("abcd", ("x", "y", "z"), [0, 1, 2, -1])
     remaining = shelf.remove(["a"], ["y"])
