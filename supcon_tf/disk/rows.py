@@ -86,8 +86,9 @@ def read_rows(
         In JSON lines they may be lists, which are joined by `SEPARATOR`.
 
     Raises:
-      ValueError: there is no such file or column, a line is not UTF-8 or has
-        too few fields; the message names file and line.
+      ValueError: there is no such file or column, a line is not UTF-8, has too
+        few fields, or more than the first line; the message names file and
+        line.
     """
     file = epath.Path(files.expanded(path))
     exceptions.require(
@@ -139,10 +140,12 @@ def _table_rows(
     file: epath.Path, wanted: Sequence[str], optional: Sequence[str]
 ) -> Iterator[Row]:
     rows = _tsv_rows(file) if file.suffix == ".tsv" else _csv_rows(file)
+    num_fields = None  # of the first line
     if all(column.isdigit() for column in wanted):
         columns = [int(column) for column in wanted]
     else:
         location, header = next(rows, (f"{file.name}:1", []))
+        num_fields = len(header)
         header = _match_case(header, (*wanted, *optional))
         for column in wanted:
             exceptions.require(
@@ -159,10 +162,28 @@ def _table_rows(
             exceptions.require(
                 False, f"{location} must have {min_fields} fields", len(row)
             )
+        num_fields = num_fields or len(row)
+        # A text with an unquoted separator would be cut, and its rest would
+        # be its label. Spreadsheets end rows with empty cells.
+        if len(row) > num_fields and any(row[num_fields:]):
+            _refuse_length(file, location, row, num_fields)
         yield (
             location,
             [None if column is None else row[column] for column in columns],
         )
+
+
+def _refuse_length(
+    file: epath.Path, location: str, row: list[str], num_fields: int
+) -> None:
+    """Raises ValueError for a row of more fields than the first line has."""
+    remedy = "put a field with a comma or a semicolon in double quotes"
+    if file.suffix == ".tsv":
+        remedy = "a field of a .tsv may have no tab"
+    raise exceptions.InvalidValue(
+        f"{location} must have at most {num_fields} fields, as the first line "
+        f"({remedy}), got {len(row)}, the last {row[-1]!r}"
+    )
 
 
 def _match_case(header: list[str], columns: Sequence[str]) -> list[str]:
