@@ -143,6 +143,11 @@ def load_all_images(
     )
 
 
+def has_splits(data_dir: str) -> bool:
+    """Whether there are folders of splits above the classes."""
+    return bool(_split_folders(data_dir))
+
+
 def has_validation(data_dir: str) -> bool:
     """Whether there are folders of train, test and val."""
     return os.path.isdir(data_dir) and _has_validation(_split_folders(data_dir))

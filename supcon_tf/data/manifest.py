@@ -179,6 +179,11 @@ def _scale_weights(path: str, weights: np.ndarray) -> np.ndarray | None:
     return weights / weights.mean()
 
 
+def has_splits(path: str) -> bool:
+    """Whether the rows have splits."""
+    return bool((_read(path).splits != "").any())
+
+
 def has_validation(path: str) -> bool:
     """Whether there are rows of train, test and val."""
     return {"train", "test", "val"} <= {*_read(path).splits}
