@@ -139,6 +139,18 @@ def test_the_header_lists_copies_of_another_label(
     )
 
 
+def test_the_header_has_several_labels(image_folder, tmp_path, capsys):
+    table = tmp_path / "list.csv"
+    rows = [f"{image_folder}/train/dark/0{i}.png,a|b,train" for i in (0, 2)]
+    rows.append(f"{image_folder}/test/dark/00.png,a,test")
+    table.write_text("\n".join(["path,labels,split", *rows]))
+    console.print_header(data.load(table), 16)
+    line = capsys.readouterr().out.splitlines()[2]
+    assert line.endswith(
+        ": 2 train images of 2 classes, with several labels, views of 16 px"
+    )
+
+
 def test_the_header_lists_classes_that_may_be_one(capsys):
     labels = np.arange(6)
     for names, text in (
