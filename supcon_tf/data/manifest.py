@@ -94,6 +94,11 @@ def load_manifest(
     else:
         text_ids = [class_ids.get(name, -1) for (name,) in label_lists]
         labels = np.array(text_ids, np.int64)[labels]
+    note = ""
+    if split_by == "image" and (table.splits == "").any():
+        note = partition.describe_uneven(
+            table.paths, is_test, test_fraction, "give the list a column split"
+        )
     root = os.path.join(os.path.dirname(data_dir), "")
     paths = [table.paths[row] for row in chosen]
     paths = _stored_paths(data_dir, root, paths, skip_bad_images)
@@ -107,6 +112,7 @@ def load_manifest(
         check_images=check_images,
         skip_bad_images=skip_bad_images,
         weights=_scale_weights(data_dir, table.weights[chosen]),
+        note=note,
     )
 
 

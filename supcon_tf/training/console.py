@@ -59,6 +59,8 @@ def print_header(
             source.turned,
         ),
     )
+    if source.note:
+        print_line("note", source.note)
     if similar := _similar_names(source.class_names):
         print_line(
             "note",

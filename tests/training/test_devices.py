@@ -151,6 +151,33 @@ def test_the_header_has_several_labels(image_folder, tmp_path, capsys):
     )
 
 
+def test_the_header_says_that_few_names_divide_the_images(
+    image_folder, tmp_path, capsys
+):
+    """As of folders with a main.jpg each; the hash of a name decides."""
+    table = tmp_path / "list.csv"
+
+    def header(name, split=""):
+        rows = ["path,label" + ",split" * bool(split)]
+        for i in range(24):
+            path = tmp_path / str(i) / name.format(i)
+            path.parent.mkdir(exist_ok=True)
+            shutil.copy(image_folder / "train/dark/01.jpg", path)
+            end = ("," + split.split()[i % 2]) if split else ""
+            rows.append(f"{path},{'ab'[i // 12]}{end}")
+        table.write_text("\n".join(rows))
+        console.print_header(data.load(table), 16)
+        return capsys.readouterr().out
+
+    assert (
+        "note         22 of 24 images are test images, a share of 0.92 instead "
+        "of 0.2: a hash of its file name decides for each image, and they have "
+        "1 names, such as main.jpg; give the list a column split\n"
+    ) in header("main.jpg")
+    assert "column split" not in header("main.jpg", "train test")
+    assert "column split" not in header("{}.jpg")
+
+
 def test_the_header_lists_classes_that_may_be_one(capsys):
     labels = np.arange(6)
     for names, text in (
