@@ -122,12 +122,17 @@ def _read(path: str) -> _Table:
     splits, field_ids, weights = [], [], []
     is_multi_label = False
     columns = "label", "labels", "split", "weight"
-    for line, fields in rows.read_rows(path, ["path"], columns):
+    for line, fields in rows.read_rows(path, ["path"], columns, "labels"):
         name, label, labels, split, weight = fields
         _check_path(line, name, paths)
         if labels is None and not (label or "").strip():
             exceptions.require(
                 False, f"{line} must have a label or labels", repr(label)
+            )
+        if label is not None and labels is not None:
+            raise exceptions.InvalidValue(
+                f"{line} must have a label or labels, got both, {label!r} and "
+                f"{labels!r}: rename the column that is not to be learnt"
             )
         if split is not None and partition.split_of(split) is None:
             rule = f"{line} must have a split of {partition.NAMES}"
