@@ -206,9 +206,7 @@ class Run:
         if test.ids is None:
             return
         settings = self.data_settings
-        if settings.split_by == "image" and loading.is_split_by_hash(
-            settings.dataset, settings.data_dir
-        ):
+        if self._is_split_by_names():
             train = input_pipeline.all_images(settings, "train")
             self.files.check_split(train.ids)
         if test.digests is None:
@@ -225,6 +223,22 @@ class Run:
             "on; give renamed files their former names, or train again",
             f"{len(names)} of {len(test.ids)} with the bytes of training "
             f"images of other names: {exceptions.listed(names)}",
+        )
+
+    def check_split(self) -> None:
+        """Raises ValueError where renamed images have another split by now.
+
+        A stage that reads no test image would be trained on test images.
+        """
+        self._check_path("data_dir")
+        if self._is_split_by_names():
+            self.source("test")
+
+    def _is_split_by_names(self) -> bool:
+        """Whether a hash of its file name decides on the split of an image."""
+        settings = self.data_settings
+        return settings.split_by == "image" and loading.is_split_by_hash(
+            settings.dataset, settings.data_dir
         )
 
     def reading(self) -> contextlib.AbstractContextManager[None]:

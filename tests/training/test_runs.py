@@ -135,6 +135,8 @@ def test_a_few_renamed_images_are_found_by_their_bytes(unsplit, tmp_path):
     assert seen
     with pytest.raises(ValueError, match=message):
         runs.Run.open(run.path).source("test")
+    with pytest.raises(ValueError, match=message):  # reads no test image
+        training.train_linear(config.LinearSettings(str(run.path)))
 
 
 def test_training_images_may_be_removed_or_have_copies(unsplit, tmp_path):
