@@ -57,6 +57,7 @@ def name_of_kind(dataset: str) -> str:
 
 
 def name_by_path(path: str, otherwise: str) -> str:
-    """The kind of data set of a file, by the end of its name."""
-    names = (name for name in KINDS if path.endswith(KINDS[name].suffixes))
+    """The kind of data set of a file, by the end of its name in any case."""
+    ends = path.lower().endswith
+    names = (name for name in KINDS if ends(KINDS[name].suffixes))
     return next(names, otherwise)

@@ -77,8 +77,12 @@ def load_folder(
     paths, labels, ignored = _list_files(
         data_dir, folder, class_names, may_be_empty, check_images
     )
+    note = ""
     if not splits and split_by == "image":
         is_test = partition.is_test(paths, labels, test_fraction, split_seed)
+        note = partition.describe_uneven(
+            paths, is_test, test_fraction, "sort them into train/ and test/"
+        )
         rows = np.flatnonzero(is_test == (split == "test"))
         paths, labels = [paths[row] for row in rows], labels[rows]
     return image_files.make_source(
@@ -92,6 +96,7 @@ def load_folder(
         skip_bad_images=skip_bad_images,
         ignored=ignored,
         hint="" if splits else _HINT,
+        note=note,
     )
 
 
@@ -141,6 +146,11 @@ def load_all_images(
         skip_bad_images=skip_bad_images,
         ignored=ignored,
     )
+
+
+def has_splits(data_dir: str) -> bool:
+    """Whether there are folders of splits above the classes."""
+    return bool(_split_folders(data_dir))
 
 
 def has_validation(data_dir: str) -> bool:

@@ -30,6 +30,7 @@ def make_source(
     ignored: Sequence[str] = (),
     weights: np.ndarray | None = None,
     hint: str = "",
+    note: str = "",
 ) -> sources.Source:
     """The source of image files, encoded, in the order of `paths`.
 
@@ -45,6 +46,7 @@ def make_source(
       ignored: of `Source`.
       weights: [files] float32; None for none.
       hint: ends the message of a split without images.
+      note: of `Source`.
 
     Raises:
       ValueError: a file is no image, or a class or the split has none.
@@ -70,6 +72,7 @@ def make_source(
         class_names=tuple(class_names),
         ignored=tuple(map(image_names.readable, ignored)),
         ids=tuple(ids[row] for row in positions),
+        note=note,
         fingerprint=lambda: sources.fingerprint(
             _keys(paths, locations)[positions]
         ),

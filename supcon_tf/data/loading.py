@@ -52,6 +52,8 @@ _HAS_VALIDATION = {
     "folder": folder.has_validation,
     "manifest": manifest.has_validation,
 }
+# Whether data at a path have splits, for the kinds that a hash may divide.
+_HAS_SPLITS = {"folder": folder.has_splits, "manifest": manifest.has_splits}
 # Arguments of few kinds: their defaults, and the kinds.
 _RARE_ARGUMENTS = {
     "channels": (3, "TFDS and functions"),
@@ -191,3 +193,8 @@ def has_validation(dataset: str, data_dir: str | None) -> bool:
       False
     """
     return dataset in _HAS_VALIDATION and _HAS_VALIDATION[dataset](data_dir)
+
+
+def is_split_by_hash(dataset: str, data_dir: str | None) -> bool:
+    """Whether the names of files decide which images are test images."""
+    return dataset in _HAS_SPLITS and not _HAS_SPLITS[dataset](data_dir)

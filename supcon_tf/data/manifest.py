@@ -81,6 +81,11 @@ def load_manifest(
     )
     class_names = partition.class_names(*split_names, split, data_dir)
     chosen = np.flatnonzero(is_train if split == "train" else is_test)
+    note = ""
+    if split_by == "image" and (table.splits == "").any():
+        note = partition.describe_uneven(
+            table.paths, is_test, test_fraction, "give the list a column split"
+        )
     return _make_source(
         data_dir,
         table,
@@ -89,6 +94,7 @@ def load_manifest(
         class_names,
         check_images=check_images,
         skip_bad_images=skip_bad_images,
+        note=note,
     )
 
 
@@ -139,6 +145,7 @@ def _make_source(
     *,
     check_images: bool,
     skip_bad_images: bool,
+    note: str = "",
 ) -> sources.Source:
     """The source of the chosen rows of a table."""
     label_lists = _label_lists(table)
@@ -162,6 +169,7 @@ def _make_source(
         check_images=check_images,
         skip_bad_images=skip_bad_images,
         weights=_scale_weights(path, table.weights[chosen]),
+        note=note,
     )
 
 
@@ -171,12 +179,17 @@ def _read(path: str) -> _Table:
     splits, field_ids, weights = [], [], []
     is_multi_label = False
     columns = "label", "labels", "split", "weight"
-    for line, fields in rows.read_rows(path, ["path"], columns):
+    for line, fields in rows.read_rows(path, ["path"], columns, "labels"):
         name, label, labels, split, weight = fields
         _check_path(line, name, paths)
         if labels is None and not (label or "").strip():
             exceptions.require(
                 False, f"{line} must have a label or labels", repr(label)
+            )
+        if label is not None and labels is not None:
+            raise exceptions.InvalidValue(
+                f"{line} must have a label or labels, got both, {label!r} and "
+                f"{labels!r}: rename the column that is not to be learnt"
             )
         if split is not None and partition.split_of(split) is None:
             rule = f"{line} must have a split of {partition.NAMES}"

@@ -86,6 +86,27 @@ def _with_training(
     return test_mask
 
 
+def describe_uneven(
+    paths: Sequence[str], test_mask: np.ndarray, fraction: float, remedy: str
+) -> str:
+    """A sentence on a split by `is_test` far from its fraction; "" for none.
+
+    The split of a few names, such as a main.jpg in every folder, is a draw of a
+    few parts. `remedy` ends the sentence.
+    """
+    names = {path.rpartition("/")[2] for path in paths}
+    share = test_mask.mean()
+    is_far = share < fraction / 2 or 1 - share < (1 - fraction) / 2
+    if len(names) > len(paths) / 2 or not is_far:
+        return ""
+    return (
+        f"{test_mask.sum():,} of {len(paths):,} images are test images, a "
+        f"share of {share:.2g} instead of {fraction:g}: a hash of its file "
+        f"name decides for each image, and they have {len(names):,} names, "
+        f"such as {min(names)}; {remedy}"
+    )
+
+
 def is_test_class(
     names: Sequence[str], fraction: float, seed: int, data_name: str
 ) -> np.ndarray:

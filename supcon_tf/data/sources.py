@@ -54,6 +54,7 @@ class Source:
         and were left out.
       ignored: other files in the folders, which are no images by their names.
       turned: images with an EXIF rotation, which is not applied.
+      note: a sentence on the data that a training prints; "" for none.
       labels: [num_examples] integers, or [num_examples, classes] uint8, if the
         records are indices 0..num_examples-1 of any example; None where records
         come in file order.
@@ -95,6 +96,7 @@ class Source:
     skipped: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     turned: tuple[str, ...] = dataclasses.field(default=(), repr=False)
+    note: str = dataclasses.field(default="", repr=False)
     ids: tuple[str, ...] | None = dataclasses.field(default=None, repr=False)
     labels: np.ndarray | None = dataclasses.field(
         default=None, repr=False, compare=False

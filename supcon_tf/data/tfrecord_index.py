@@ -67,8 +67,18 @@ class Index:
         return partition.class_names(*names, split, str(directory))
 
 
-def read_index(directory: epath.Path, features: tuple[str, ...]) -> Index:
-    """The index of the directory, from its tfrecords.json or its records."""
+def read_index(
+    directory: epath.Path,
+    features: tuple[str, ...],
+    may_lack_labels: bool = False,
+) -> Index:
+    """The index of the directory, from its tfrecords.json or its records.
+
+    `may_lack_labels` allows examples without a label where none has several.
+
+    Raises:
+      ValueError: there are no such files, or an example breaks a rule.
+    """
     names = _split_files(directory)
     states = {
         name: files.state(directory / name)
@@ -80,9 +90,18 @@ def read_index(directory: epath.Path, features: tuple[str, ...]) -> Index:
         earlier = Index(**files.read_json(directory / _INDEX, {}))
         if earlier.states == states and tuple(earlier.features) == features:
             return earlier
-    index = _read_records(directory, names, features, states)
+    index, unlabelled = _read_records(directory, names, features, states)
     if earlier is not None and _may_be_copied(earlier, index):
         index = dataclasses.replace(earlier, states=states)
+    elif unlabelled and not may_lack_labels:
+        # It would make all images those of several labels.
+        raise exceptions.InvalidValue(
+            f"{unlabelled} must have a label, a value of the feature "
+            f"{features[1]}, as no example has several, got none: leave such "
+            "examples out, or, if images may have several labels, or none, "
+            "write the files from a list with a column labels, by tools/"
+            "make_tfrecords.py"
+        )
     with contextlib.suppress(OSError):
         index.write(directory)
     return index
@@ -162,8 +181,13 @@ def _read_records(
     names: dict[str, list[str]],
     features: Sequence[str],
     states: dict[str, Sequence[int]],
-) -> Index:
-    """Reads the labels of all records."""
+) -> tuple[Index, str]:
+    """Reads the labels of all records.
+
+    Returns:
+      The index, and FILE:NUMBER of the first example without a label; "" where
+      there is none, or where examples have several.
+    """
     compression, kind = _format(directory / names["train"][0], features)
     _, label, text = features
     parse = parser({label: kind, text: tf.string, WEIGHT: tf.float32})
@@ -171,6 +195,7 @@ def _read_records(
     examples: dict[str, dict[str, int]] = {"train": {}, "test": {}}
     weights: dict[str, list[float]] = {"train": [], "test": []}
     label_counts: set[int] = set()
+    unlabelled = ""
     for split, file_names in names.items():
         for name in progress.track(
             file_names, len(file_names), "reading labels"
@@ -183,6 +208,8 @@ def _read_records(
                 for values, texts, weight in parsed.as_numpy_iterator():
                     count += 1
                     label_counts.add(len(values))
+                    if not len(values) and not unlabelled:
+                        unlabelled = f"{directory / name}:{count}"
                     for value, label_name in _label_names(values, texts):
                         first_name = labels[split].setdefault(value, label_name)
                         _check_name(value, first_name, label_name)
@@ -193,7 +220,7 @@ def _read_records(
                     f"TFRecord file, got {exceptions.reason(error.message)}"
                 ) from error
             examples[split][name] = count
-    return Index(
+    index = Index(
         features,
         compression,
         label_counts != {1},
@@ -203,6 +230,7 @@ def _read_records(
         _check_weights(directory, weights, examples),
         states,
     )
+    return index, unlabelled if label_counts <= {0, 1} else ""
 
 
 def _format(path: epath.Path, features: Sequence[str]) -> tuple[str, tf.DType]:

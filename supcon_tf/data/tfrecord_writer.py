@@ -77,7 +77,9 @@ def write_tfrecords(
     _check_same(directory, splits, sizes, seed)
     for split, source in splits.items():
         _write_split(directory, sizes[split], source, first[split], seed, tell)
-    index = tfrecord_index.read_index(directory, tfrecords.FEATURES)
+    index = tfrecord_index.read_index(
+        directory, tfrecords.FEATURES, train.is_multi_label
+    )
     # Facts that the records lack, such as classes without an image.
     dataclasses.replace(
         index,

@@ -71,7 +71,10 @@ def _escape(cell: object) -> object:
 
 
 def read_rows(
-    path: epath.PathLike, wanted: Sequence[str], optional: Sequence[str] = ()
+    path: epath.PathLike,
+    wanted: Sequence[str],
+    optional: Sequence[str] = (),
+    listed: str = "",
 ) -> Iterator[Row]:
     """FILE:LINE and the fields of some columns of every row, as written.
 
@@ -83,24 +86,36 @@ def read_rows(
       path: of the file, local or gs://.
       wanted: columns that the file must have.
       optional: columns, by name, whose fields are None if the file lacks them.
-        In JSON lines they may be lists, which are joined by `SEPARATOR`.
+      listed: the one of them whose fields in JSON lines may be lists, which are
+        joined by `SEPARATOR`; the others may be lists of a single value.
 
     Raises:
-      ValueError: there is no such file or column, a line is not UTF-8 or has
-        too few fields; the message names file and line.
+      ValueError: there is no such file or column, a line is not UTF-8, has too
+        few fields, or more than the first line; the message names file and
+        line.
     """
     file = epath.Path(files.expanded(path))
+    is_list = _kind(file) in SUFFIXES
     exceptions.require(
-        file.suffix in SUFFIXES and files.is_regular(file),
+        is_list and files.is_regular(file),
         f"{path} must be a file {', '.join(SUFFIXES)}",
-        "no file" if file.suffix in SUFFIXES else f"one of {file.suffix!r}",
+        "no file" if is_list else f"one of {file.suffix!r}",
     )
-    read = _json_rows if file.suffix == ".jsonl" else _table_rows
-    return read(file, wanted, optional)
+    if _kind(file) == ".jsonl":
+        return _json_rows(file, wanted, optional, listed)
+    return _table_rows(file, wanted, optional)
+
+
+def _kind(file: epath.Path) -> str:
+    """One of `SUFFIXES`, or another end of a name, in lower case."""
+    return file.suffix.lower()
 
 
 def _json_rows(
-    file: epath.Path, wanted: Sequence[str], optional: Sequence[str]
+    file: epath.Path,
+    wanted: Sequence[str],
+    optional: Sequence[str],
+    listed: str,
 ) -> Iterator[Row]:
     for location, line in files.read_lines(file):
         try:
@@ -131,6 +146,12 @@ def _json_rows(
                 f"{location} must have strings or numbers for {column}",
                 value,
             )
+            exceptions.require(
+                len(values) <= 1 or column == listed,
+                f"{location} must have one value for {column}; call the column "
+                f"{listed} for several values",
+                value,
+            )
             fields.append(SEPARATOR.join(map(str, values)))
         yield location, fields
 
@@ -138,11 +159,13 @@ def _json_rows(
 def _table_rows(
     file: epath.Path, wanted: Sequence[str], optional: Sequence[str]
 ) -> Iterator[Row]:
-    rows = _tsv_rows(file) if file.suffix == ".tsv" else _csv_rows(file)
+    rows = _tsv_rows(file) if _kind(file) == ".tsv" else _csv_rows(file)
+    num_fields = None  # of the first line
     if all(column.isdigit() for column in wanted):
         columns = [int(column) for column in wanted]
     else:
         location, header = next(rows, (f"{file.name}:1", []))
+        num_fields = len(header)
         header = _match_case(header, (*wanted, *optional))
         for column in wanted:
             exceptions.require(
@@ -159,10 +182,28 @@ def _table_rows(
             exceptions.require(
                 False, f"{location} must have {min_fields} fields", len(row)
             )
+        num_fields = num_fields or len(row)
+        # A text with an unquoted separator would be cut, and its rest would
+        # be its label. Spreadsheets end rows with empty cells.
+        if len(row) > num_fields and any(row[num_fields:]):
+            _refuse_length(file, location, row, num_fields)
         yield (
             location,
             [None if column is None else row[column] for column in columns],
         )
+
+
+def _refuse_length(
+    file: epath.Path, location: str, row: list[str], num_fields: int
+) -> None:
+    """Raises ValueError for a row of more fields than the first line has."""
+    remedy = "put a field with a comma or a semicolon in double quotes"
+    if _kind(file) == ".tsv":
+        remedy = "a field of a .tsv may have no tab"
+    raise exceptions.InvalidValue(
+        f"{location} must have at most {num_fields} fields, as the first line "
+        f"({remedy}), got {len(row)}, the last {row[-1]!r}"
+    )
 
 
 def _match_case(header: list[str], columns: Sequence[str]) -> list[str]:

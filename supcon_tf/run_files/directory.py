@@ -381,6 +381,7 @@ class RunDirectory:
         class_names: Sequence[str],
         trained_on: Sequence[str] | None = None,
         skipped: Sequence[str] = (),
+        digests: np.ndarray | None = None,
     ) -> None:
         """Starts a run here, in place of an earlier one.
 
@@ -388,8 +389,9 @@ class RunDirectory:
         `unfinished_file`, by which the next process may remove what is left.
 
         `run_settings` are its resolved settings, `trained_on` the names of its
-        training images, None for images without names, and `skipped` the files
-        that could not be read.
+        training images, None for images without names, `skipped` the files that
+        could not be read, and `digests` hashes of the bytes of the training
+        images, None where these were not read.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         if self.exists() or self.unfinished_file.exists():
@@ -402,6 +404,8 @@ class RunDirectory:
         files.write_json(self.classes_file, names, ensure_ascii=False)
         if trained_on is not None:
             record = {"trained_on": list(trained_on), "skipped": list(skipped)}
+            if digests is not None:
+                record["digests"] = digests.tolist()
             files.write_json(self.images_file, record, ensure_ascii=False)
         self.record(run_settings)  # a run from here on
         self.unfinished_file.unlink()
@@ -545,6 +549,31 @@ class RunDirectory:
                 "trained on a split that depended on all files of the folder, "
                 "so that nobody knows which images it has seen; pretrain again"
             )
+
+    def check_split(self, ids: Sequence[str]) -> None:
+        """Raises ValueError if no file name of the training images is left.
+
+        `ids` are the training images of data whose file names decide on their
+        split. Renamed images have another split than in the training; they may
+        be written anew, too, so that no digest tells which they are.
+        """
+        trained = self._trained_on()
+        names = {name.rpartition("/")[2] for name in trained}
+        if names and names.isdisjoint(i.rpartition("/")[2] for i in ids):
+            raise exceptions.InvalidValue(
+                f"the data must have file names of the training images of "
+                f"{self.path}, by which training and test images are divided, "
+                f"got none of {len(trained)}: {_listed(trained)}; give the "
+                "files their former names, or train again"
+            )
+
+    def trained_digests(self) -> np.ndarray:
+        """Hashes of the bytes of the training images, [images] int64.
+
+        Empty where they were not read, and for runs of earlier versions.
+        """
+        record = files.read_json(self.images_file, {})
+        return np.array(record.get("digests", ()), np.int64)
 
     def _trained_on(self) -> set[str]:
         """The names of the training images; empty for images without names."""

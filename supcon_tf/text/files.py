@@ -70,9 +70,9 @@ def read_texts(
     Raises:
       ImportError: the path is a TFDS split, and TFDS does not import.
       RuntimeError: the data set could not be downloaded.
-      ValueError: there is no such file or column, a line is not UTF-8 or has
-        too few fields, or a text or label is empty or has half a character;
-        it names file and line.
+      ValueError: there is no such file or column, a line is not UTF-8, has too
+        few or too many fields, or a text or label is empty or has half a
+        character; it names file and line.
     """
     path, columns = str(path), (*text_columns, label_column)
     texts, labels, ids = [], [], []

@@ -49,6 +49,7 @@ def print_header(
         "data",
         f"{source.name}: {source.num_examples:,} {source.split} "
         f"{_noun(source)} of {len(source.class_names)} classes"
+        + ", with several labels" * source.is_multi_label
         + (f", views of {size} px" if size else "")
         + _count_text("bad files skipped", source.skipped)
         + _count_text("other files ignored", source.ignored)
@@ -58,6 +59,8 @@ def print_header(
             source.turned,
         ),
     )
+    if source.note:
+        print_line("note", source.note)
     if similar := _similar_names(source.class_names):
         print_line(
             "note",

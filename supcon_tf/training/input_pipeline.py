@@ -30,7 +30,7 @@ def source(
     Raises:
       ValueError: the images cannot be read, or are too few to draw from.
     """
-    images = _all_classes(settings, split, shard)
+    images = all_images(settings, split, shard)
     if settings.unknown_classes:
         names = _remaining_classes(settings, images)
         images = subsets.select_classes(images, names)
@@ -45,7 +45,7 @@ def unknown_source(settings: config.DataSettings) -> data.Source | None:
     """The test images of --unknown_classes; None for no such class."""
     if not settings.unknown_classes:
         return None
-    images = _all_classes(settings, "test")
+    images = all_images(settings, "test")
     return subsets.select_classes(images, settings.unknown_classes)
 
 
@@ -70,12 +70,12 @@ def _remaining_classes(
     return remaining_names
 
 
-def _all_classes(
+def all_images(
     settings: config.DataSettings,
     split: str,
     shard: tuple[int, int] | None = None,
 ) -> data.Source:
-    """One split with --unknown_classes, and all images."""
+    """One split with --unknown_classes, and all images: none are drawn."""
     tfds_splits = {"train": settings.train_split, "test": settings.test_split}
     return data.load(
         settings.dataset,

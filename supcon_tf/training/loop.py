@@ -74,7 +74,9 @@ def _open(job: jobs.Job, made_of: Mapping[str, object]) -> None:
     unread = (*train.skipped, *(job.test.skipped if job.test else ()))
     if not (settings.resume and run.exists()):
         run.check_free(settings.overwrite)
-        run.create(settings, train.class_names, train.ids, unread)
+        run.create(
+            settings, train.class_names, train.ids, unread, train.digests
+        )
         return
     # A sweep's cell, or a run that began after `prepare`, has none in the job.
     recorded = job.recorded or run.recorded(type(settings))

@@ -10,10 +10,11 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
 import tensorflow as tf
 
 from supcon_tf import config, data, exceptions, losses, models, run_files, text
-from supcon_tf.data import subsets
+from supcon_tf.data import loading, subsets
 from supcon_tf.disk import files, origins
 from supcon_tf.host import trust
 from supcon_tf.keras_2 import keras
@@ -190,10 +191,55 @@ class Run:
         if split == "train" or not _are_apart(images, self.class_names):
             self.files.check_classes(images.class_names)
         if split == "test":
-            self.files.check_unseen(images.ids)
+            self.check_unseen(images)
         elif self.data_settings != self.settings:
             self.files.check_trained_on(images.ids or ())
         return images
+
+    def check_unseen(self, test: data.Source) -> None:
+        """Raises ValueError for test images that the run was trained on.
+
+        They are found by their names, and by their bytes under other names: an
+        image that is renamed after the training may change its split.
+        """
+        self.files.check_unseen(test.ids)
+        if test.ids is None:
+            return
+        settings = self.data_settings
+        if self._is_split_by_names():
+            train = input_pipeline.all_images(settings, "train")
+            self.files.check_split(train.ids)
+        if test.digests is None:
+            return
+        is_seen = np.isin(test.digests, self.files.trained_digests())
+        if is_seen.any():
+            # Copies of images that still train are printed as duplicates.
+            train = input_pipeline.all_images(settings, "train")
+            is_seen[subsets.duplicates(test, train)] = False
+        names = [test.ids[row] for row in np.flatnonzero(is_seen)]
+        exceptions.require(
+            not names,
+            f"the test images must be none that {self.files.path} was trained "
+            "on; give renamed files their former names, or train again",
+            f"{len(names)} of {len(test.ids)} with the bytes of training "
+            f"images of other names: {exceptions.listed(names)}",
+        )
+
+    def check_split(self) -> None:
+        """Raises ValueError where renamed images have another split by now.
+
+        A stage that reads no test image would be trained on test images.
+        """
+        self._check_path("data_dir")
+        if self._is_split_by_names():
+            self.source("test")
+
+    def _is_split_by_names(self) -> bool:
+        """Whether a hash of its file name decides on the split of an image."""
+        settings = self.data_settings
+        return settings.split_by == "image" and loading.is_split_by_hash(
+            settings.dataset, settings.data_dir
+        )
 
     def reading(self) -> contextlib.AbstractContextManager[None]:
         """Makes an error of reading name the file of the run's data."""

@@ -182,6 +182,7 @@ def _linear_images(
     strategy: tf.distribute.Strategy,
 ) -> dict[str, data.Source]:
     """The training images of a run, which must have a checkpoint."""
+    run.check_split()
     run.checkpoint  # noqa: B018 - raises if there is none
     images = run.source("train", devices.file_shard(settings, strategy))
     _check_learnable(images)

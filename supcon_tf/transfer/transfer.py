@@ -235,7 +235,7 @@ def _splits(
         for part in (settings, run.data_settings)
     )
     if folder == folder_of_run:
-        run.files.check_unseen(test.ids)
+        run.check_unseen(test)
     _select_by(settings, images.is_multi_label)  # a wrong one is an error now
     return {"train": images, "test": test}
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from supcon_tf import data
+from supcon_tf import data, datasets
 from supcon_tf.data import manifest, partition, subsets
 from tests.data.test_folder import write_image
 
@@ -167,6 +167,34 @@ def test_weights_come_with_the_views(images):
 def test_wrong_rows_are_named_by_line(images, rows, message):
     with pytest.raises(ValueError, match=message):
         load(images, "a.csv", "path,label,split,weight\n" + rows)
+
+
+def test_one_label_is_no_list_and_comes_without_labels(images):
+    """A combination would be a class; one of two columns would be ignored."""
+    row = {"path": "images/0.png", "label": ["a"], "split": "train"}
+    assert load(images, "a.jsonl", json.dumps(row)).class_names == ("a",)
+    row["label"] = ["a", "b"]
+    with pytest.raises(
+        ValueError,
+        match=r"a.jsonl:1 must have one value for label; call the column labels"
+        r" for several values, got \['a', 'b'\]",
+    ):
+        load(images, "a.jsonl", json.dumps(row))
+    rows = "path,label,labels,split\nimages/0.png,a,,train\n"
+    with pytest.raises(
+        ValueError, match="a.csv:2 must have a label or labels, got both, 'a' a"
+    ):
+        load(images, "a.csv", rows)
+
+
+def test_the_end_of_a_name_may_have_capitals(images):
+    rows = "path,label,split\nimages/0.png,a,train\n"
+    assert load(images, "PROD.CSV", rows).ids == ("images/0.png",)
+    load(images, "PROD.Tsv", rows.replace(",", "\t"))
+    row = '{"path": "images/0.png", "label": "a", "split": "train"}'
+    load(images, "PROD.JSONL", row)
+    for name in ("PROD.CSV", "PROD.Tsv", "PROD.JSONL"):
+        assert datasets.name_by_path(name, "folder") == "manifest"
 
 
 def test_files_that_are_wrong(images):

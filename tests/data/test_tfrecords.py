@@ -148,6 +148,23 @@ def test_several_labels(tmp_path):
     assert train.read(next(iter(train.records(None))))[1].dtype == tf.uint8
 
 
+def test_an_example_without_a_label_is_named(tmp_path):
+    """Unless others have several, or the index says that they may."""
+    labels = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]])
+    write(tmp_path, *(make_source(s, 4, labels) for s in ("train", "test")))
+    assert load(tmp_path).is_multi_label
+    for path in tmp_path.glob("*-of-*"):
+        os.utime(path, (1, 1))  # as of a copy
+    assert load(tmp_path).is_multi_label
+    (tmp_path / "tfrecords.json").unlink()
+    with pytest.raises(
+        ValueError,
+        match="train-00000-of-00001:[1-4] must have a label, .*class/label, as "
+        "no example has several, got none: .* a column labels",
+    ):
+        load(tmp_path)
+
+
 def feature(value):
     if isinstance(value, int):
         numbers = tf.train.Int64List(value=[value])

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import pathlib
 
+import numpy as np
 import pytest
 
 from supcon_tf import config, run_files
@@ -101,6 +102,12 @@ def test_a_run_records_its_images(tmp_path):
         "trained_on": ["a/1.png", "b/2.png"],
         "skipped": ["a/bad.png", "b/worse.png"],
     }
+    assert run.trained_digests().size == 0  # as of an earlier version
+    digests = np.array([2**62, 5])
+    other = run_files.RunDirectory(tmp_path / "other")
+    options = config.PretrainSettings("x"), ("a", "b"), trained_on
+    other.create(*options, digests=digests)
+    np.testing.assert_array_equal(other.trained_digests(), digests)
     run.check_images(trained_on)
     with pytest.raises(ValueError, match="1 others and 1 missing: b/2.*b/3.p"):
         run.check_images(["a/1.png", "b/3.png"])

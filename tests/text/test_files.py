@@ -55,6 +55,36 @@ def test_a_quoted_field_may_have_lines(tmp_path):
     assert read.ids == ("a.csv:2", "a.csv:4")
 
 
+def test_rows_may_end_with_empty_fields(tmp_path):
+    """As spreadsheets write them."""
+    path = write_file(tmp_path, "a.csv", "s,l,\nx,1,,\ny,0\n")
+    assert text.read_texts(path, ["s"], "l").labels == ("1", "0")
+
+
+@pytest.mark.parametrize(
+    ("name", "contents", "columns", "message"),
+    [
+        (
+            "a.csv",
+            "s,l\na c,1\na c, b,0\n",
+            ("s", "l"),
+            "a.csv:3 must have at most 2 fields, as the first line .put a field"
+            ".* in double quotes.*, got 3, the last '0'",
+        ),
+        ("a.csv", "s;l\na; c;1\n", ("s", "l"), "a.csv:2 must .* 2 .*, got 3"),
+        ("a.tsv", "s\tl\na\tb\t1\n", ("s", "l"), ":2 must .* have no tab.*3"),
+        ("a.csv", "a c,1\na c, b,0\n", ("0", "1"), "a.csv:2 must .* 2 .*, got"),
+    ],
+)
+def test_a_row_of_more_fields_than_the_first_line(
+    tmp_path, name, contents, columns, message
+):
+    """Its text would be cut, and the rest of the text be its label."""
+    path = write_file(tmp_path, name, contents)
+    with pytest.raises(ValueError, match=message):
+        text.read_texts(path, columns[:1], columns[1])
+
+
 @pytest.mark.parametrize(
     ("name", "contents", "message"),
     [

@@ -139,6 +139,45 @@ def test_the_header_lists_copies_of_another_label(
     )
 
 
+def test_the_header_has_several_labels(image_folder, tmp_path, capsys):
+    table = tmp_path / "list.csv"
+    rows = [f"{image_folder}/train/dark/0{i}.png,a|b,train" for i in (0, 2)]
+    rows.append(f"{image_folder}/test/dark/00.png,a,test")
+    table.write_text("\n".join(["path,labels,split", *rows]))
+    console.print_header(data.load(table), 16)
+    line = capsys.readouterr().out.splitlines()[2]
+    assert line.endswith(
+        ": 2 train images of 2 classes, with several labels, views of 16 px"
+    )
+
+
+def test_the_header_says_that_few_names_divide_the_images(
+    image_folder, tmp_path, capsys
+):
+    """As of folders with a main.jpg each; the hash of a name decides."""
+    table = tmp_path / "list.csv"
+
+    def header(name, split=""):
+        rows = ["path,label" + ",split" * bool(split)]
+        for i in range(24):
+            path = tmp_path / str(i) / name.format(i)
+            path.parent.mkdir(exist_ok=True)
+            shutil.copy(image_folder / "train/dark/01.jpg", path)
+            end = ("," + split.split()[i % 2]) if split else ""
+            rows.append(f"{path},{'ab'[i // 12]}{end}")
+        table.write_text("\n".join(rows))
+        console.print_header(data.load(table), 16)
+        return capsys.readouterr().out
+
+    assert (
+        "note         22 of 24 images are test images, a share of 0.92 instead "
+        "of 0.2: a hash of its file name decides for each image, and they have "
+        "1 names, such as main.jpg; give the list a column split\n"
+    ) in header("main.jpg")
+    assert "column split" not in header("main.jpg", "train test")
+    assert "column split" not in header("{}.jpg")
+
+
 def test_the_header_lists_classes_that_may_be_one(capsys):
     labels = np.arange(6)
     for names, text in (

@@ -6,7 +6,8 @@ import shutil
 import pytest
 
 from supcon_tf import config, conversion, evaluation, serving, training
-from supcon_tf.training import jobs, loop, runs, stages
+from supcon_tf.training import input_pipeline, jobs, loop, runs, stages
+from tests import runs as shared_runs
 
 PLAIN = {"sample_images": 0, "plotted_images": 0}
 CONSTANT = {"crop_area": (), "horizontal_flip": False}  # views
@@ -80,6 +81,96 @@ def test_other_data_at_the_path_of_the_training_are_refused(workspace):
     photos.rename(destination / "elsewhere")
     with pytest.raises(ValueError, match=f"must be at {workspace}/photos, but"):
         runs.Run.open(run.path).source("test")
+
+
+@pytest.fixture
+def unsplit(image_folder, tmp_path):
+    """A folder of classes that a hash of the file names divides."""
+    for path in (image_folder / "train").rglob("*.*g"):
+        name = path.parent.name
+        target = tmp_path / "photos" / name / f"{name}_{path.name}"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+    return tmp_path / "photos"
+
+
+def begun_run(path, data_dir, with_digests=True, **options):
+    """A run with the records of a training on images, without a checkpoint."""
+    settings = shared_runs.image_settings(path, data_dir, **options)
+    train = input_pipeline.source(settings, "train")
+    run = training.RunDirectory(path)
+    digests = train.digests if with_digests else None
+    run.create(settings, train.class_names, train.ids, (), digests)
+    return run, train.ids
+
+
+def rename(folder, class_name="*"):
+    for path in [*folder.glob(f"{class_name}/*.*g")]:
+        path.rename(path.with_stem(f"{path.stem}_v2"))
+
+
+@pytest.mark.parametrize("with_digests", [True, False])
+def test_renamed_images_are_refused(unsplit, tmp_path, with_digests):
+    """Renaming divides them anew, also those of a run without digests."""
+    run, train_ids = begun_run(tmp_path / "run", unsplit, with_digests)
+    rename(unsplit)
+    message = (
+        f"file names of the training images of {run.path}, .* got none of "
+        f"{len(train_ids)}: bright/bright_0.*former names, or train again"
+    )
+    with pytest.raises(ValueError, match=message):
+        runs.Run.open(run.path).source("test")
+
+
+def test_a_few_renamed_images_are_found_by_their_bytes(unsplit, tmp_path):
+    run, train_ids = begun_run(tmp_path / "run", unsplit)
+    before = runs.Run.open(run.path).source("test")
+    rename(unsplit, "mid")
+    after = input_pipeline.source(run.recorded(config.PretrainSettings), "test")
+    seen = {*after.digests.tolist()} - {*before.digests.tolist()}
+    message = (
+        f"former names, .* got {len(seen)} of {after.num_examples} with the "
+        "bytes of training images of other names: mid/mid_.*_v2"
+    )
+    assert seen
+    with pytest.raises(ValueError, match=message):
+        runs.Run.open(run.path).source("test")
+    with pytest.raises(ValueError, match=message):  # reads no test image
+        training.train_linear(config.LinearSettings(str(run.path)))
+
+
+def test_training_images_may_be_removed_or_have_copies(unsplit, tmp_path):
+    """A copy of an image that trains no more was trained on as well."""
+    run, train_ids = begun_run(
+        tmp_path / "run", unsplit, train_fraction=0.5, draw=3
+    )
+    before = runs.Run.open(run.path).source("test")
+    for name in train_ids[1:4]:
+        (unsplit / name).unlink()
+    test = runs.Run.open(run.path).source("test")
+    assert test.ids == before.ids
+    shutil.copy(unsplit / train_ids[0], unsplit / test.ids[0])
+    assert runs.Run.open(run.path).source("test").num_examples == len(test.ids)
+    (unsplit / train_ids[0]).unlink()
+    with pytest.raises(ValueError, match=f"1 of .* other names: {test.ids[0]}"):
+        runs.Run.open(run.path).source("test")
+
+
+def test_a_manifest_may_have_other_folders(unsplit, tmp_path):
+    """The file names alone divide the images."""
+    paths = [path.relative_to(unsplit) for path in unsplit.rglob("*.*g")]
+    table = unsplit / "list.csv"
+
+    def write(folder):
+        rows = [f"{folder}{path},{path.parent}" for path in paths]
+        table.write_text("\n".join(["path,label", *rows]))
+
+    write("")
+    run, _ = begun_run(tmp_path / "run", table, dataset="manifest")
+    before = runs.Run.open(run.path).source("test")
+    write(f"{unsplit}/")
+    test = runs.Run.open(run.path).source("test")
+    assert test.labels.tolist() == before.labels.tolist()
 
 
 @pytest.mark.slow

@@ -153,7 +153,7 @@ def test_a_run_records_its_images(untrained):
     run, _, _ = untrained
     record = json.loads(run.images_file.read_text())
     assert record["skipped"] == ["test/dark/bad.png"]
-    assert len(record["trained_on"]) == 48
+    assert len(record["trained_on"]) == len(record["digests"]) == 48
 
 
 def test_a_run_of_no_epochs_has_the_initial_weights(untrained):
