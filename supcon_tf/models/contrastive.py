@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
@@ -132,7 +132,9 @@ class SupConModel(base.Model):
         """Keras' compile; metrics are of projections, which have no classes.
 
         Raises:
-          ValueError: a metric is a name, such as "accuracy".
+          ValueError: a metric is a name, such as "accuracy"; the loss has
+            centres that are not of this model, or an empty queue that this
+            model does not fill.
         """
         names = [
             metric
@@ -145,7 +147,52 @@ class SupConModel(base.Model):
             "and others of losses.diagnostics()",
             ", ".join(names),
         )
+        self._check_parts(loss)
         super().compile(optimizer, loss, metrics, **kwargs)
+
+    def _check_parts(self, loss: object) -> None:
+        """Raises ValueError for a part of the loss that would never learn."""
+        centres = getattr(loss, "centres", None)
+        exceptions.require(
+            centres is None or centres is self.centres,
+            "`loss` must have the centres of the model, which trains them: "
+            "SupConModel(..., centres=centres) with PaCoLoss(centres)",
+            f"{type(loss).__name__} with others",
+        )
+        queue = getattr(loss, "queue", None)
+        # A queue that is filled already may be a fixed set of contrasts.
+        exceptions.require(
+            queue is None
+            or queue is getattr(self, "queue", None)
+            or int(queue.filled) > 0,
+            "`loss` must have no empty queue, as only MomentumSupConModel("
+            "encoder, projection_head, queue) fills one",
+            f"{type(loss).__name__} with an empty queue",
+        )
+
+    @property
+    def shared_centres(self) -> keras.layers.Layer | None:
+        """`centres`, under the name by which Keras' files hold them.
+
+        Keras writes a layer once, at the last name in the alphabet. That must
+        not be a name within `loss`, which no model has before `compile`.
+        """
+        return self.centres
+
+    def load_own_variables(self, store: Mapping[str, object]) -> None:
+        """Keras' step; files of earlier versions name the centres otherwise."""
+        super().load_own_variables(store)
+        groups = getattr(store, "parent", {})
+        for name in ("loss/centres/vars", "centres/vars"):
+            if self.centres is not None and name in groups:
+                self.centres.load_own_variables(groups[name])
+
+    def compile_from_config(self, config: dict[str, object]) -> None:
+        """Keras' step of load_model; the loss has this model's centres."""
+        config = keras.saving.deserialize_keras_object(config)
+        if getattr(config.get("loss"), "centres", None) is not None:
+            config["loss"].centres = self.centres or config["loss"].centres
+        self._compile_loaded(config)
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
         self.encoder.build(layers.folded_shape(input_shape, self.encoder))
