@@ -110,7 +110,7 @@ class SupConModel(base.Model):
         self.gradient_cache_chunks = gradient_cache_chunks
         self.multi_label = multi_label
         self.centres = centres
-        self.logit_offsets = logit_offsets
+        self.logit_offsets = tuple(float(offset) for offset in logit_offsets)
         # In a namespace: Keras counts the variables of metrics that are
         # attributes among the weights of the model.
         self._classifier_metrics = types.SimpleNamespace()
@@ -202,6 +202,7 @@ class SupConModel(base.Model):
             self._build_part(self.classifier, representation_shape)
         if self.centres is not None and not self.centres.built:
             self._build_part(self.centres, representation_shape)
+        self._check_sizes(representation_shape)
         if self.gradient_cache_chunks > 1:
             gradient_cache.check_cacheable(self)
         in_loop = self.gradient_cache_chunks > 1 and layers.spans_replicas(self)
@@ -214,6 +215,27 @@ class SupConModel(base.Model):
             "`synchronized_bn` must be False with `gradient_cache_chunks` on "
             "several replicas: MirroredStrategy cannot synchronize in a loop",
             True,
+        )
+
+    def _check_sizes(
+        self, representation_shape: tuple[int | None, int]
+    ) -> None:
+        """Raises ValueError where parts of the model do not fit together."""
+        dim = getattr(self.projection_head, "output_dim", None)
+        centres_dim = getattr(self.centres, "dim", dim)
+        exceptions.require(
+            dim in (None, centres_dim),
+            f"`dim` of the centres must be that of the projections, {dim}",
+            centres_dim,
+        )
+        if self.classifier is None or not self.logit_offsets:
+            return
+        shape = self.classifier.compute_output_shape(representation_shape)
+        exceptions.require(
+            len(self.logit_offsets) == shape[-1],
+            f"`logit_offsets` must have the {shape[-1]} classes of the "
+            "classifier",
+            len(self.logit_offsets),
         )
 
     def _check_shape(self, shape: tf.TensorShape) -> None:

@@ -369,6 +369,10 @@ def test_options_are_checked():
     ):
         with pytest.raises(ValueError, match=message):
             models.SupConModel(*network, *arguments)
+    assert _compiled(logit_offsets=np.zeros(3)).logit_offsets == (0.0,) * 3
+    for count in (1, 2):
+        with pytest.raises(ValueError, match="the 3 classes of the .*, got "):
+            _compiled(logit_offsets=np.zeros(count))
     model = _compiled(chunks=3)
     with pytest.raises(ValueError, match="divide the batch .* got 3 and 8"):
         model.train_on_batch(_views(8), LABELS)
@@ -428,6 +432,14 @@ def test_centres_of_a_loss_alone_would_not_train(loss):
     for model in (_model(), _with_centres()):
         with pytest.raises(ValueError, match="must have the centres of the mo"):
             model.compile("sgd", loss(models.ClassCentres(3, 8)))
+
+
+def test_centres_have_the_size_of_projections():
+    centres = models.ClassCentres(3, 8)
+    network = _Encoder(), models.ProjectionHead(4)
+    model = models.SupConModel(*network, centres=centres)
+    with pytest.raises(ValueError, match="must be that of the proj.* 4, got 8"):
+        model.build(_views().shape)
 
 
 def test_a_queue_that_nobody_fills_is_refused():
