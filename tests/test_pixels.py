@@ -126,7 +126,7 @@ def test_every_entry_of_keras_is_refused():
     network, inputs = models.as_encoder(dense()), scaled()
     dataset = tf.data.Dataset.from_tensor_slices(inputs).batch(1)
     classifier = models.LinearClassifier(network, 2)
-    classifier.compile("sgd", "sparse_categorical_crossentropy")
+    classifier.compile("sgd", losses.CrossEntropyLoss())
     labels = np.arange(8) % 2
     for call in (
         lambda: network.predict(inputs, verbose=0),

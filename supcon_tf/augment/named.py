@@ -14,6 +14,9 @@ from supcon_tf.defaults import SIM_AUGMENT
 if TYPE_CHECKING:
     from supcon_tf.keras_2 import keras
 
+_NUM_PROBES = 8  # images, by which a layer is checked
+_LARGEST_SCALED = 8.0  # of images in 0..1, or normalised by their deviation
+
 Policy = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 _NAMED: dict[str, Callable[[], Policy | None]] = {
@@ -47,7 +50,8 @@ def policy(
       (2, 8, 8, 3)
 
     Raises:
-      ValueError: there is no such policy.
+      ValueError: there is no such policy; once it is called, a layer changes
+        the shape of images, or scales them to another range than 0..255.
     """
     if augmentation is None:
         return None
@@ -74,17 +78,40 @@ class _LayerPolicy:
 
     def __init__(self, layer: keras.layers.Layer) -> None:
         self.layer = layer
+        self._is_checked = False
 
     def __call__(self, images: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
         images = dispatch.check_images(images)
-        with tf.init_scope():  # makes its variables outside of any graph
-            self.layer(tf.zeros([1, *images.shape[1:]]), training=True)
-        pixels = self.layer(tf.cast(images, tf.float32), training=True)
+        if not self._is_checked:
+            with tf.init_scope():  # makes its variables outside of any graph
+                self._check_range(images.shape[1:])
+            self._is_checked = True
+        outputs = self.layer(tf.cast(images, tf.float32), training=True)
         exceptions.require(
-            pixels.shape.is_compatible_with(images.shape),
+            outputs.shape.is_compatible_with(images.shape),
             "`augmentation` must leave images of the same shape",
-            f"{pixels.shape} of {images.shape}",
+            f"{outputs.shape} of {images.shape}",
         )
         if images.dtype == tf.uint8:
-            pixels = tf.saturate_cast(tf.round(pixels), tf.uint8)
-        return tf.cast(pixels, images.dtype)
+            outputs = tf.saturate_cast(tf.round(outputs), tf.uint8)
+        return tf.cast(outputs, images.dtype)
+
+    def _check_range(self, image_shape: tf.TensorShape) -> None:
+        """Raises ValueError for a layer that scales images to 0..1, say.
+
+        Rounded, all of them would be black.
+        """
+        # Not images of the data, which may be nearly black, and several, as a
+        # random brightness may blacken one.
+        ramp = tf.linspace(0.0, 255.0, image_shape.num_elements())
+        ramps = tf.tile(
+            tf.reshape(ramp, [1, *image_shape]), [_NUM_PROBES, 1, 1, 1]
+        )
+        outputs = tf.cast(self.layer(ramps, training=True), tf.float32)
+        low, high = tf.reduce_min(outputs), tf.reduce_max(outputs)
+        exceptions.require(
+            not high <= _LARGEST_SCALED,  # NaN is another error
+            "`augmentation` must keep images in 0..255: leave Rescaling layers "
+            "out, as the encoder scales, and give value_range=(0, 255)",
+            f"{float(low):g} to {float(high):g}",
+        )

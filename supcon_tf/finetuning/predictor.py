@@ -57,8 +57,9 @@ class Predictor:
     """A trained model with the answers of its export to images or texts.
 
     An image is a path, the bytes of a JPEG or PNG file, a PIL image, or an
-    array [height, width] or [height, width, channels] of 0..255; a text is a
-    str. Several are any other iterable, such as a list or an array of images.
+    array [height, width] or [height, width, channels] of 0..255. A file or a
+    PIL image of 16 bits counts by its high byte. A text is a str. Several are
+    any other iterable, such as a list or an array of images.
 
     Example:
       >>> import supcon_tf
@@ -176,8 +177,8 @@ class Predictor:
             if not path.is_file():
                 raise exceptions.NotFound(f"no image {path}")
             return path.read_bytes()
-        if hasattr(example, "convert"):  # of PIL
-            example = example.convert("RGB")
+        if hasattr(example, "convert"):
+            return _png(_of_pil(example))
         return _png(np.asarray(example))
 
 
@@ -274,6 +275,17 @@ def _is_single(examples: object) -> bool:
         return len(shape) == 2 or (len(shape) == 3 and channels in (1, 3, 4))
     is_of_pil = hasattr(examples, "convert")
     return isinstance(examples, bytes) or is_of_pil or _is_path(examples)
+
+
+def _of_pil(image: object) -> np.ndarray:
+    """The pixels of a PIL image, as those of its file."""
+    if image.mode not in ("I", "F") and not image.mode.startswith("I;16"):
+        return np.asarray(image.convert("RGB"))
+    # Converted, values above 255 would be white.
+    array = np.asarray(image)
+    if image.mode == "F" or (image.mode == "I" and array.max() <= 255):
+        return array
+    return array >> 8  # the high byte of 16 bits
 
 
 def _png(image: np.ndarray) -> bytes:

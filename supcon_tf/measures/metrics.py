@@ -423,8 +423,14 @@ def level_summary(
       `top_1_by_level`, from the highest level down; `parent_top_1`, of the
       level above the classes; and `mistakes_inside_parent`, the share of wrong
       predictions whose parent is right, None without wrong predictions.
+      ValueError without a level above the classes.
     """
     ancestors = np.asarray(ancestors)  # [classes, H]
+    exceptions.require(
+        ancestors.ndim == 2 and ancestors.shape[1] >= 2,
+        "`ancestors` must be [classes, levels], of 2 levels or more",
+        f"shape {ancestors.shape}",
+    )
     predicted, labels = _check_classes(predicted, labels, len(ancestors))
     is_right = ancestors[predicted] == ancestors[labels]  # [examples, H]
     is_wrong = predicted != labels

@@ -70,6 +70,7 @@ def retrieval_summary(
     """
     bank = neighbors.check_matrix("representations", representations)
     labels = metrics.check_labels(labels, len(bank), np.iinfo(np.int64).max)
+    exceptions.require(np.ndim(ks) == 1, "`ks` must be a list of ints", ks)
     neighbors.check_positive(query_chunk=query_chunk, ks=min(ks, default=0))
     counts = np.bincount(labels)  # [C]
     exceptions.require(

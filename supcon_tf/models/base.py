@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 
 import h5py
@@ -183,7 +184,18 @@ class Model(keras_data.EpochSteps, keras.Model):
 
     def compile_from_config(self, config: dict[str, object]) -> None:
         """Keras' step of load_model, which skips classes with a `compile`."""
-        self.compile(**keras.saving.deserialize_keras_object(config))
+        self._compile_loaded(keras.saving.deserialize_keras_object(config))
+
+    def _compile_loaded(self, arguments: dict[str, object]) -> None:
+        """Compiles a loaded model; one without a right loss stays as it is."""
+        try:
+            self.compile(**arguments)
+        except exceptions.InvalidValue as error:
+            warnings.warn(
+                f"the model is loaded, and must be compiled anew: {error}",
+                stacklevel=2,
+            )
+            return
         if self.built:
             self.optimizer.build(self.trainable_variables)
 

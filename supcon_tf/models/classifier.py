@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import tensorflow as tf
 
 from supcon_tf import exceptions
@@ -14,6 +16,18 @@ _LOSSES_OF_ROWS = (
     keras.losses.CategoricalCrossentropy,
     keras.losses.SparseCategoricalCrossentropy,
 )
+
+
+def _takes_probabilities(loss: object) -> bool:
+    """Whether a loss of Keras, or its name, would take no logits."""
+    if isinstance(loss, str):
+        loss = keras.losses.get(loss)
+    if isinstance(loss, keras.losses.Loss):
+        return loss.get_config().get("from_logits") is False
+    if not callable(loss):
+        return False
+    option = inspect.signature(loss).parameters.get("from_logits")
+    return option is not None and option.default is False
 
 
 class _EncoderClassifier(base.Model):
@@ -145,7 +159,7 @@ class ClassifierModel(_EncoderClassifier):
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
 class LinearClassifier(_EncoderClassifier):
-    """The linear classifier of stage 2 on a frozen encoder.
+    """The linear classifier of stage 2 on a frozen encoder, which gives logits.
 
     The model calls `encoder` in inference mode under a stop-gradient and counts
     the encoder's weights as not trainable: `fit` changes none of them, nor BN
@@ -167,7 +181,7 @@ class LinearClassifier(_EncoderClassifier):
       TensorShape([2, 10])
 
     Raises:
-      ValueError: `num_classes` is below 2.
+      ValueError: `num_classes` is below 2; the loss takes probabilities.
 
     Reference: https://arxiv.org/abs/2004.11362, Sec. 3 and Sec. 4.
     """
@@ -181,6 +195,28 @@ class LinearClassifier(_EncoderClassifier):
         **kwargs: object,
     ) -> None:
         super().__init__(encoder, num_classes, name=name, **kwargs)
+
+    def compile(
+        self,
+        optimizer: str | keras.optimizers.Optimizer = "rmsprop",
+        loss: keras.losses.Loss | None = None,
+        metrics: object = None,
+        **kwargs: object,
+    ) -> None:
+        """Keras' compile.
+
+        Raises:
+          ValueError: the loss takes probabilities, as Keras' cross-entropies do
+            by their names: of logits it would be another number.
+        """
+        name = getattr(loss, "__name__", type(loss).__name__)
+        exceptions.require(
+            not _takes_probabilities(loss),
+            "`loss` must be of logits, as losses.CrossEntropyLoss() and Keras' "
+            "SparseCategoricalCrossentropy(from_logits=True) are",
+            loss if isinstance(loss, str) else f"{name} of probabilities",
+        )
+        super().compile(optimizer, loss, metrics, **kwargs)
 
     @property
     def trainable_weights(self) -> list[tf.Variable]:
@@ -200,6 +236,9 @@ class LinearClassifier(_EncoderClassifier):
             self.encoder._check_shape(shape)
 
     def call(self, images: tf.Tensor) -> tf.Tensor:
-        """The encoder's input, as [B, H, W, 3], to [B, classes] float32."""
+        """The encoder's input, as [B, H, W, 3], to logits [B, classes].
+
+        The logits are float32.
+        """
         representations = self.encoder(images, training=False)  # [B, dim]
         return self.classifier(tf.stop_gradient(representations))

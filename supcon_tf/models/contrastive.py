@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import types
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
@@ -110,7 +110,7 @@ class SupConModel(base.Model):
         self.gradient_cache_chunks = gradient_cache_chunks
         self.multi_label = multi_label
         self.centres = centres
-        self.logit_offsets = logit_offsets
+        self.logit_offsets = tuple(float(offset) for offset in logit_offsets)
         # In a namespace: Keras counts the variables of metrics that are
         # attributes among the weights of the model.
         self._classifier_metrics = types.SimpleNamespace()
@@ -132,7 +132,9 @@ class SupConModel(base.Model):
         """Keras' compile; metrics are of projections, which have no classes.
 
         Raises:
-          ValueError: a metric is a name, such as "accuracy".
+          ValueError: a metric is a name, such as "accuracy"; the loss has
+            centres that are not of this model, or an empty queue that this
+            model does not fill.
         """
         names = [
             metric
@@ -145,7 +147,52 @@ class SupConModel(base.Model):
             "and others of losses.diagnostics()",
             ", ".join(names),
         )
+        self._check_parts(loss)
         super().compile(optimizer, loss, metrics, **kwargs)
+
+    def _check_parts(self, loss: object) -> None:
+        """Raises ValueError for a part of the loss that would never learn."""
+        centres = getattr(loss, "centres", None)
+        exceptions.require(
+            centres is None or centres is self.centres,
+            "`loss` must have the centres of the model, which trains them: "
+            "SupConModel(..., centres=centres) with PaCoLoss(centres)",
+            f"{type(loss).__name__} with others",
+        )
+        queue = getattr(loss, "queue", None)
+        # A queue that is filled already may be a fixed set of contrasts.
+        exceptions.require(
+            queue is None
+            or queue is getattr(self, "queue", None)
+            or int(queue.filled) > 0,
+            "`loss` must have no empty queue, as only MomentumSupConModel("
+            "encoder, projection_head, queue) fills one",
+            f"{type(loss).__name__} with an empty queue",
+        )
+
+    @property
+    def shared_centres(self) -> keras.layers.Layer | None:
+        """`centres`, under the name by which Keras' files hold them.
+
+        Keras writes a layer once, at the last name in the alphabet. That must
+        not be a name within `loss`, which no model has before `compile`.
+        """
+        return self.centres
+
+    def load_own_variables(self, store: Mapping[str, object]) -> None:
+        """Keras' step; files of earlier versions name the centres otherwise."""
+        super().load_own_variables(store)
+        groups = getattr(store, "parent", {})
+        for name in ("loss/centres/vars", "centres/vars"):
+            if self.centres is not None and name in groups:
+                self.centres.load_own_variables(groups[name])
+
+    def compile_from_config(self, config: dict[str, object]) -> None:
+        """Keras' step of load_model; the loss has this model's centres."""
+        config = keras.saving.deserialize_keras_object(config)
+        if getattr(config.get("loss"), "centres", None) is not None:
+            config["loss"].centres = self.centres or config["loss"].centres
+        self._compile_loaded(config)
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
         self.encoder.build(layers.folded_shape(input_shape, self.encoder))
@@ -155,6 +202,7 @@ class SupConModel(base.Model):
             self._build_part(self.classifier, representation_shape)
         if self.centres is not None and not self.centres.built:
             self._build_part(self.centres, representation_shape)
+        self._check_sizes(representation_shape)
         if self.gradient_cache_chunks > 1:
             gradient_cache.check_cacheable(self)
         in_loop = self.gradient_cache_chunks > 1 and layers.spans_replicas(self)
@@ -167,6 +215,27 @@ class SupConModel(base.Model):
             "`synchronized_bn` must be False with `gradient_cache_chunks` on "
             "several replicas: MirroredStrategy cannot synchronize in a loop",
             True,
+        )
+
+    def _check_sizes(
+        self, representation_shape: tuple[int | None, int]
+    ) -> None:
+        """Raises ValueError where parts of the model do not fit together."""
+        dim = getattr(self.projection_head, "output_dim", None)
+        centres_dim = getattr(self.centres, "dim", dim)
+        exceptions.require(
+            dim in (None, centres_dim),
+            f"`dim` of the centres must be that of the projections, {dim}",
+            centres_dim,
+        )
+        if self.classifier is None or not self.logit_offsets:
+            return
+        shape = self.classifier.compute_output_shape(representation_shape)
+        exceptions.require(
+            len(self.logit_offsets) == shape[-1],
+            f"`logit_offsets` must have the {shape[-1]} classes of the "
+            "classifier",
+            len(self.logit_offsets),
         )
 
     def _check_shape(self, shape: tf.TensorShape) -> None:

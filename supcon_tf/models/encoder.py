@@ -102,6 +102,11 @@ class Encoder(base.Model):
         )
         for key, values in ("image_mean", image_mean), ("image_std", image_std):
             exceptions.require(
+                not isinstance(values, int | float),
+                f"`{key}` must be a tuple, as ({values},) * 3",
+                values,
+            )
+            exceptions.require(
                 1 <= len(values) <= MOST_CHANNELS,
                 f"`{key}` must have 1 to {MOST_CHANNELS} channels",
                 tuple(values),

@@ -60,6 +60,11 @@ class ProjectionHead(base.Model):
             output_dim > 0, "`output_dim` must be positive", output_dim
         )
         exceptions.require(
+            not isinstance(hidden_dims, int),
+            f"`hidden_dims` must be a tuple, as ({hidden_dims},)",
+            hidden_dims,
+        )
+        exceptions.require(
             min(hidden_dims, default=1) > 0,
             "`hidden_dims` must be positive",
             tuple(hidden_dims),

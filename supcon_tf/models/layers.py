@@ -6,7 +6,7 @@ Letters in the shapes: B batch, V views, N rows of both (B * V).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -226,6 +226,12 @@ class ClassCentres(keras.layers.Layer):
             initializer="random_normal",
         )
         super().build(input_shape)
+
+    def load_own_variables(self, store: Mapping[str, object]) -> None:
+        """Keras' step; without weights where the model has loaded them."""
+        # As `SupConModel` does, which has counted the weights of the file.
+        if len(store):
+            super().load_own_variables(store)
 
     def get_config(self) -> dict[str, object]:
         sizes = {"num_classes": self.num_classes, "dim": self.dim}

@@ -70,3 +70,35 @@ def test_a_layer_that_changes_the_shape_is_refused():
     policy = augment.policy(keras.layers.RandomCrop(8, 8))
     with pytest.raises(ValueError, match="must leave images of the same shape"):
         policy(images(), np.zeros([8, 2], np.int32))
+
+
+SCALING = {
+    "unit": lambda: keras.layers.Rescaling(1 / 255),
+    "centred": lambda: keras.layers.Rescaling(1 / 127.5, -1),
+    "clipped": lambda: keras.layers.RandomBrightness(0.2, value_range=(0, 1)),
+    "several": lambda: keras.Sequential(
+        [keras.layers.Rescaling(1 / 255), keras.layers.RandomContrast(0.2)]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCALING)
+def test_a_layer_that_scales_is_refused(name):
+    message = "must keep images in 0..255: leave Rescaling layers out"
+    policy = augment.policy(SCALING[name]())
+    with pytest.raises(ValueError, match=message):
+        policy(images(), np.zeros([8, 2], np.int32))
+    source = data.from_arrays(images(), np.arange(8))
+    with pytest.raises(ValueError, match=message):
+        data.make_views(source, 8, augmentation=SCALING[name]())
+
+
+def test_images_that_are_nearly_black_are_no_error():
+    black = images() // 255
+    policy = augment.policy(keras.layers.RandomContrast(0.5))
+    for pixels in (black, black.astype(np.float32)):
+        assert policy(pixels, np.zeros([8, 2], np.int32)).dtype == pixels.dtype
+    back = [keras.layers.Rescaling(1 / 255), keras.layers.Rescaling(255)]
+    policy = augment.policy(keras.Sequential(back))
+    unchanged = policy(images(), np.zeros([8, 2], np.int32))
+    np.testing.assert_array_equal(unchanged, images())

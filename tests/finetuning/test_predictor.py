@@ -50,6 +50,25 @@ def test_an_image_in_any_form_has_one_answer(model, path):
         assert model.predict(form) == expected
 
 
+def test_a_pil_image_of_16_bits_is_read_as_its_file(model, path, tmp_path):
+    gray = np.asarray(PIL.Image.open(path).convert("L"))
+    pixels = gray.astype(np.uint16) * 256 + 255  # the high byte is not rounded
+    PIL.Image.fromarray(pixels).save(tmp_path / "16.png")
+    expected = model.predict(tmp_path / "16.png")
+    assert expected == model.predict(gray)
+    image = PIL.Image.open(tmp_path / "16.png")
+    assert image.mode == "I;16"
+    forms = [image, image.convert("I"), PIL.Image.fromarray(pixels)]
+    forms += [PIL.Image.fromarray(gray.astype(kind)) for kind in ("i4", "f4")]
+    for form in forms:
+        assert model.predict(form) == expected, form.mode
+    scaled = PIL.Image.fromarray(np.float32(gray / 255))
+    with pytest.raises(ValueError, match="in 0..255 .multiply images in 0..1"):
+        model.predict(scaled)
+    with pytest.raises(ValueError, match="in 0..255, got .* to 256"):
+        model.predict(PIL.Image.fromarray(np.full([8, 8], 2**16, np.int32)))
+
+
 def test_several_are_a_list(model, path, image_folder):
     paths = sorted((image_folder / "test").glob("*/0*"))
     answers = model.predict(paths)

@@ -218,6 +218,11 @@ def test_levels_of_a_hierarchy_by_hand():
     }
     perfect_summary = metrics.level_summary(labels, labels, ancestors)
     assert perfect_summary["mistakes_inside_parent"] is None
+    for one_level in ([[0], [1]], [0, 1]):
+        with pytest.raises(
+            ValueError, match=r"must be \[classes, levels\], of"
+        ):
+            metrics.level_summary([0], [0], one_level)
 
 
 def test_shots_by_hand():

@@ -104,6 +104,7 @@ def test_by_hand():
         ({"representations": np.full((3, 2), np.nan)}, "must be finite"),
         ({"labels": [0, 1]}, r"`labels` must have shape \(3,\)"),
         ({"labels": [0, 1, 2]}, "`labels` must hold a class twice"),
+        ({"ks": 5}, "`ks` must be a list of ints, got 5"),
         ({"ks": (1, 0)}, "`ks` must be positive, got 0"),
         ({"query_chunk": 0}, "`query_chunk` must be positive, got 0"),
     ],

@@ -139,3 +139,31 @@ def test_bad_arguments_are_named():
         message = r"`loss` must be .*CrossEntropyLoss\(\) is, got .parse"
         with pytest.raises(ValueError, match=message):
             _model().compile("sgd", loss)
+
+
+CROSS_ENTROPY = keras.losses.SparseCategoricalCrossentropy
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "sparse_categorical_crossentropy",
+        "categorical_crossentropy",
+        CROSS_ENTROPY(),
+        keras.losses.sparse_categorical_crossentropy,
+    ],
+)
+def test_a_loss_of_probabilities_is_refused_for_logits(loss):
+    with pytest.raises(ValueError, match=r"`loss` must be of logits, .*, got "):
+        _linear_classifier().compile("sgd", loss)
+
+
+def test_losses_of_logits_agree():
+    images, labels = _views()[:, 0], np.arange(4) % 3
+    model, values = _linear_classifier(), []
+    for loss in (CROSS_ENTROPY(from_logits=True), losses.CrossEntropyLoss()):
+        model.compile("sgd", loss, run_eagerly=True)
+        values.append(model.evaluate(images, labels, verbose=0))
+    assert values[0] == pytest.approx(values[1], rel=1e-5)
+    for loss in ("categorical_hinge", "mse", None):
+        model.compile("sgd", loss)

@@ -1,5 +1,8 @@
 """SupConModel: views, gradients, classifier, chunks, data of Keras."""
 
+import copy
+
+import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -366,6 +369,10 @@ def test_options_are_checked():
     ):
         with pytest.raises(ValueError, match=message):
             models.SupConModel(*network, *arguments)
+    assert _compiled(logit_offsets=np.zeros(3)).logit_offsets == (0.0,) * 3
+    for count in (1, 2):
+        with pytest.raises(ValueError, match="the 3 classes of the .*, got "):
+            _compiled(logit_offsets=np.zeros(count))
     model = _compiled(chunks=3)
     with pytest.raises(ValueError, match="divide the batch .* got 3 and 8"):
         model.train_on_batch(_views(8), LABELS)
@@ -373,6 +380,89 @@ def test_options_are_checked():
         model.test_on_batch(_views(8), np.eye(3, dtype=np.int32)[LABELS])
     with pytest.raises(ValueError, match=r"or soft \[batch, classes\] flo"):
         model.test_on_batch(_views(8), np.eye(4)[LABELS])
+
+
+LOSSES_OF_CENTRES = losses.PaCoLoss, losses.BalancedSupConLoss
+
+
+def _with_centres(loss=None):
+    centres = models.ClassCentres(3, 8)
+    head = models.ProjectionHead(8, ())
+    encoder = models.Encoder("vgg8", width=0.1)
+    model = models.SupConModel(encoder, head, centres=centres)
+    if loss is not None:
+        model.compile(keras.optimizers.SGD(0.5, 0.9), loss(centres))
+    model.build(_views(6).shape)
+    return model
+
+
+@pytest.mark.parametrize("loss", LOSSES_OF_CENTRES)
+def test_a_loaded_model_trains_on_with_its_centres(loss, tmp_path):
+    model, data = _with_centres(loss), (_views(6), np.arange(6) % 3)
+    model.train_on_batch(*data)
+    model.save(tmp_path / "m.keras")
+    loaded = keras.models.load_model(tmp_path / "m.keras")
+    assert loaded.loss.centres is loaded.centres
+    for instance in (loaded, copy.deepcopy(model)):
+        np.testing.assert_equal(instance.get_weights(), model.get_weights())
+    for _ in range(2):
+        values = [each.train_on_batch(*data) for each in (model, loaded)]
+        np.testing.assert_allclose(values[0], values[1], rtol=1e-5)
+    for weights in zip(model.get_weights(), loaded.get_weights(), strict=True):
+        np.testing.assert_allclose(*weights, atol=1e-5)
+    uncompiled = keras.models.load_model(tmp_path / "m.keras", compile=False)
+    assert uncompiled.centres.built
+
+
+@pytest.mark.parametrize("earlier", [None, "centres", "loss/centres"])
+def test_files_of_weights_have_the_centres_compiled_or_not(earlier, tmp_path):
+    path = tmp_path / "m.weights.h5"
+    for writer in (_with_centres(), _with_centres(losses.PaCoLoss)):
+        writer.save_weights(path)
+        if earlier is not None:  # of earlier versions
+            with h5py.File(path, "a") as file:
+                file.move("shared_centres", earlier)
+        for reader in (_with_centres(), _with_centres(losses.PaCoLoss)):
+            reader.load_weights(path)
+            np.testing.assert_equal(reader.get_weights(), writer.get_weights())
+
+
+@pytest.mark.parametrize("loss", LOSSES_OF_CENTRES)
+def test_centres_of_a_loss_alone_would_not_train(loss):
+    for model in (_model(), _with_centres()):
+        with pytest.raises(ValueError, match="must have the centres of the mo"):
+            model.compile("sgd", loss(models.ClassCentres(3, 8)))
+
+
+def test_centres_have_the_size_of_projections():
+    centres = models.ClassCentres(3, 8)
+    network = _Encoder(), models.ProjectionHead(4)
+    model = models.SupConModel(*network, centres=centres)
+    with pytest.raises(ValueError, match="must be that of the proj.* 4, got 8"):
+        model.build(_views().shape)
+
+
+def test_a_queue_that_nobody_fills_is_refused():
+    queue = losses.ProjectionQueue(4, 8)
+    loss = losses.SupConLoss(queue=queue)
+    with pytest.raises(ValueError, match="as only MomentumSupConModel"):
+        _model().compile("sgd", loss)
+    queue.enqueue(np.eye(4, 8), np.arange(4))
+    _model().compile("sgd", loss)  # a fixed set of contrasts
+
+
+def test_a_model_with_a_filled_queue_is_loaded_to_be_compiled(tmp_path):
+    queue = losses.ProjectionQueue(4, 8)
+    queue.enqueue(np.eye(4, 8), np.arange(4))
+    model = models.SupConModel(
+        models.Encoder("vgg8", width=0.1), models.ProjectionHead(8)
+    )
+    model.compile("sgd", losses.SupConLoss(queue=queue))
+    model.build(_views().shape)
+    model.save(tmp_path / "m.keras")
+    with pytest.warns(UserWarning, match="must be compiled anew: `loss` must"):
+        loaded = keras.models.load_model(tmp_path / "m.keras")
+    np.testing.assert_equal(loaded.get_weights(), model.get_weights())
 
 
 class _Sequence(keras.utils.Sequence):

@@ -83,6 +83,10 @@ def test_stem(stem, side, expected):
         ({"width": 0.0}, "`width` must be positive, got 0.0"),
         ({"width": float("nan")}, "`width` must be positive, got nan"),
         ({"image_std": (1.0, 0.0, 1.0)}, "`image_std` must be positive, got"),
+        (
+            {"image_mean": 0.5},
+            "`image_mean` must be a tuple, as (0.5,) * 3, got",
+        ),
         ({"image_mean": ()}, "`image_mean` must have 1 to 16 channels, got"),
         ({"image_std": (1.0,) * 17}, "`image_std` must have 1 to 16 channels"),
     ],

@@ -106,3 +106,7 @@ def test_bad_sizes():
         models.ProjectionHead(0)
     with pytest.raises(ValueError, match="`hidden_dims` must be positive"):
         models.ProjectionHead(4, (8, 0))
+    with pytest.raises(
+        ValueError, match=r"must be a tuple, as \(512,\), got 5"
+    ):
+        models.ProjectionHead(128, 512)
