@@ -132,7 +132,7 @@ class NPairsLoss(inputs.Loss):
             tf.reshape(positive_rows, [-1]), logits
         )
         losses = tf.reduce_mean(tf.reshape(losses, [batch, views]), axis=1)
-        return tf.where(has_positive, losses, 0.0)
+        return log_space.zero_unless(has_positive, losses)
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
@@ -198,7 +198,10 @@ class TripletLoss(inputs.Loss):
         z, ids = inputs.gather(self.cross_replica, z, ids)
         rows = tf.reshape(z, [-1, dim])  # [M, D]
         ids = tf.repeat(ids, views)  # [M]
-        return tf.fill([batch], _MINERS[self.mining](ids, rows, self.margin))
+        loss = _MINERS[self.mining](ids, rows, self.margin)  # []
+        # Mining passes over a NaN, whose gradient reaches every weight.
+        is_finite = tf.reduce_all(tf.math.is_finite(rows))
+        return tf.fill([batch], tf.where(is_finite, loss, np.nan))
 
 
 def _hard(ids: tf.Tensor, rows: tf.Tensor, margin: float) -> tf.Tensor:

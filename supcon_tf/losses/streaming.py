@@ -253,9 +253,9 @@ class _Tiles:
         sums = tf.reshape(sums, [-1])[: self.num_rows]
         if not self.is_bounded:
             return sums
-        is_nonempty = sums > 0
-        logarithms = tf.math.log(tf.where(is_nonempty, sums, 1.0)) + self.shift
-        return tf.where(is_nonempty, logarithms, log_space.LOG_ZERO)
+        is_empty = sums <= 0  # not of a NaN, which the loss has to show
+        logarithms = tf.math.log(tf.where(is_empty, 1.0, sums)) + self.shift
+        return tf.where(is_empty, log_space.LOG_ZERO, logarithms)
 
     def gradients(
         self,

@@ -20,7 +20,13 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from supcon_tf import distribute
-from supcon_tf.losses import inputs, pairs, positive_weights, streaming
+from supcon_tf.losses import (
+    inputs,
+    log_space,
+    pairs,
+    positive_weights,
+    streaming,
+)
 from supcon_tf.losses.options import Options
 
 _STRIP = 128  # anchors: the fewer, the fewer pairs beside the positives
@@ -123,7 +129,7 @@ def losses_by_labels(
                 functools.partial(to_contrasts, anchors, contrasts),
             )
             loss = log_d - similarity / options.temperature
-            return tf.where(num_positives > 0, loss, 0.0)
+            return log_space.zero_unless(num_positives > 0, loss)
         if isinstance(positives, positive_weights.Classes):
             return _losses_by_windows(
                 anchors, contrasts, positives, options, log_sum_exp
