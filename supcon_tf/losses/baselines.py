@@ -55,7 +55,12 @@ class SimCLRLoss(inputs.Loss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._supcon = supcon.SupConLoss(
+        self._supcon  # noqa: B018 - which checks the arguments
+
+    @property
+    def _supcon(self) -> supcon.SupConLoss:
+        """The loss of these attributes, which a user may have set."""
+        return supcon.SupConLoss(
             self.temperature,
             scale_by_temperature=self.scale_by_temperature,
             normalize=self.normalize,

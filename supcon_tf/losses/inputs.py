@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import numbers
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -65,16 +67,43 @@ class Loss(Configured, keras.losses.Loss):
         return super().__call__(y_true, y_pred, sample_weight)
 
 
-def require_positive(**numbers: float) -> None:
+def require_positive(**values: float) -> None:
     """Raises ValueError unless arguments, by their names, are positive."""
-    for name, number in numbers.items():
+    for name, number in values.items():
+        _require_number(name, number)
         exceptions.require(number > 0, f"`{name}` must be positive", number)
 
 
-def require_at_least_0(**numbers: float) -> None:
+def require_at_least_0(**values: float) -> None:
     """Raises ValueError if an argument, by its name, is negative."""
-    for name, number in numbers.items():
+    for name, number in values.items():
+        _require_number(name, number)
         exceptions.require(number >= 0, f"`{name}` must be at least 0", number)
+
+
+def _require_number(name: str, value: float) -> None:
+    """Raises ValueError unless an argument is a number of Python or NumPy.
+
+    A variable works eagerly alone: gradients and traces need its number.
+    """
+    exceptions.require(
+        isinstance(value, numbers.Real),
+        f"`{name}` must be a number, such as float(value), and for other "
+        "numbers later another loss, with a new `compile`",
+        repr(value),
+    )
+
+
+def require_integers(**values: Sequence[int]) -> None:
+    """Raises ValueError unless arguments, by name, are sequences of them."""
+    for name, value in values.items():
+        is_sequence = isinstance(value, Sequence) or hasattr(value, "tolist")
+        exceptions.require(
+            is_sequence
+            and all(isinstance(item, numbers.Integral) for item in value),
+            f"`{name}` must be a sequence of integers, such as [3]",
+            repr(value),
+        )
 
 
 def checked(tensor: tf.Tensor, holds: tf.Tensor, rule: str) -> tf.Tensor:
@@ -101,6 +130,11 @@ def to_views(projections: tf.Tensor, name: str) -> tf.Tensor:
     exceptions.require(
         None not in (z.shape[1], z.shape[2]),
         f"`{name}` must have static views and dim",
+        f"shape {z.shape}",
+    )
+    exceptions.require(
+        z.shape[0] != 0 or name != "projections",
+        f"`{name}` must have at least one row",
         f"shape {z.shape}",
     )
     return tf.cast(z, tf.float32)
@@ -178,6 +212,20 @@ def class_ids(labels: tf.Tensor, name: str = "labels") -> tf.Tensor:
         labels.dtype.name,
     )
     return tf.cast(tf.reshape(labels, [-1]), tf.int64)
+
+
+def class_indices(labels: tf.Tensor, num_classes: int) -> tf.Tensor:
+    """Returns labels in any accepted form as [batch] int64 rows of a table.
+
+    InvalidArgumentError if there is no such row: in a graph, TensorFlow's sums
+    over classes leave it out, and a gather on a GPU takes zeros.
+    """
+    ids = class_ids(labels)
+    return checked(
+        ids,
+        (ids >= 0) & (ids < num_classes),
+        f"`labels` must be classes, 0 ... {num_classes - 1}",
+    )
 
 
 def sample_ids(z: tf.Tensor) -> tf.Tensor:

@@ -274,6 +274,7 @@ class SupConLoss(inputs.Loss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        inputs.require_integers(unsupervised_classes=self.unsupervised_classes)
         self.unsupervised_classes = tuple(self.unsupervised_classes)
         self.options  # noqa: B018 - which it checks
         exceptions.require(
