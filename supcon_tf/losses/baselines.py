@@ -67,6 +67,7 @@ class SimCLRLoss(inputs.Loss):
             cross_replica=self.cross_replica,
         )
 
+    @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         z = inputs.to_views(y_pred, "projections")
         exceptions.require(
@@ -117,6 +118,7 @@ class NPairsLoss(inputs.Loss):
     reduction: str = keras.losses.Reduction.AUTO
     name: str = "n_pairs_loss"
 
+    @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         # B samples of this replica, G of all, V views, A = B*V, M = G*V
         z = inputs.to_views(y_pred, "projections")
@@ -196,6 +198,7 @@ class TripletLoss(inputs.Loss):
         inputs.require_positive(margin=self.margin)
         exceptions.require_one_of(_MINERS, "mining", self.mining)
 
+    @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         z = inputs.to_views(y_pred, "projections")
         batch, views, dim = tf.shape(z)[0], z.shape[1], z.shape[2]

@@ -89,6 +89,7 @@ class HierarchicalSupConLoss(supcon.SupConLoss):
                 "several",
             )
 
+    @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         table = tf.constant(self.ancestors, tf.int64)
         ids = inputs.class_indices(y_true, len(self.ancestors))

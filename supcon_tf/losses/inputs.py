@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextvars
+import functools
 import inspect
 import numbers
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -16,6 +18,10 @@ from supcon_tf.keras_2 import keras
 _NORM_EPSILON = 1e-8
 # A replica holds fewer samples, so that the ids of two replicas differ.
 _IDS_PER_REPLICA = 2**32
+# What `checked` has checked inside of `nan_if_broken`, [] bool each.
+_CHECKS: contextvars.ContextVar[list[tf.Tensor] | None] = (
+    contextvars.ContextVar("checks", default=None)
+)
 
 
 class Configured:
@@ -107,10 +113,41 @@ def require_integers(**values: Sequence[int]) -> None:
 
 
 def checked(tensor: tf.Tensor, holds: tf.Tensor, rule: str) -> tf.Tensor:
-    """Returns a tensor, with InvalidArgumentError unless all of `holds` is."""
-    check = tf.debugging.Assert(tf.reduce_all(holds), [rule])
+    """Returns a tensor, with InvalidArgumentError unless all of `holds` is.
+
+    XLA leaves the check out: see `nan_if_broken`.
+    """
+    holds = tf.reduce_all(holds)
+    check = tf.debugging.Assert(holds, [rule])
+    checks = _CHECKS.get()
+    if checks is not None:
+        checks.append(holds)
     with tf.control_dependencies([check]):
         return tf.identity(tensor)
+
+
+def nan_if_broken(
+    compute: Callable[..., tf.Tensor],
+) -> Callable[..., tf.Tensor]:
+    """Decorates a loss: its values are NaN where an argument breaks a rule.
+
+    Under XLA, which has no errors, a training stops at the NaN. The factor of
+    all others is 1, which changes no bit.
+    """
+
+    @functools.wraps(compute)
+    def call(*arguments: object, **options: object) -> tf.Tensor:
+        token = _CHECKS.set([])
+        try:
+            losses, checks = compute(*arguments, **options), _CHECKS.get()
+        finally:
+            _CHECKS.reset(token)
+        if not checks:
+            return losses
+        holds = tf.reduce_all(tf.stack(checks))
+        return tf.where(holds, 1.0, float("nan")) * losses
+
+    return call
 
 
 def to_views(projections: tf.Tensor, name: str) -> tf.Tensor:

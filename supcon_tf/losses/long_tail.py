@@ -56,6 +56,7 @@ class _CentreLoss(inputs.Loss):
             self.centres is not None, "`centres` must be given", None
         )
 
+    @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         z = inputs.normalized(inputs.to_views(y_pred, "projections"))
         batch, views, dim = tf.shape(z)[0], *z.shape[1:]

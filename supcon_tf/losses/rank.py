@@ -73,6 +73,7 @@ class RankNContrastLoss(inputs.Loss):
         super().__post_init__()
         inputs.require_positive(temperature=self.temperature)
 
+    @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         z = inputs.to_views(y_pred, "projections")
         labels = _to_numbers(y_true, z)

@@ -129,6 +129,7 @@ def tiled_supcon_loss(
     )
 
 
+@inputs.nan_if_broken
 def _compute(
     projections: tf.Tensor,
     labels: tf.Tensor | None,
@@ -297,6 +298,7 @@ class SupConLoss(inputs.Loss):
         names = [field.name for field in dataclasses.fields(Options)]
         return Options(**{name: getattr(self, name) for name in names})
 
+    @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         (losses,) = self._losses_by_labels(
             [tf.convert_to_tensor(y_true)], y_pred
