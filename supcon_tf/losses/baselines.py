@@ -69,7 +69,7 @@ class SimCLRLoss(inputs.Loss):
 
     @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        z = inputs.to_views(y_pred, "projections")
+        z = inputs.to_batch(y_pred)
         exceptions.require(
             z.shape[1] >= 2,
             "`projections` must have at least 2 views, the positives of each "
@@ -121,7 +121,7 @@ class NPairsLoss(inputs.Loss):
     @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         # B samples of this replica, G of all, V views, A = B*V, M = G*V
-        z = inputs.to_views(y_pred, "projections")
+        z = inputs.to_batch(y_pred)
         ids = inputs.class_ids(y_true)
         batch, views, dim = tf.shape(z)[0], z.shape[1], z.shape[2]
         global_z, global_ids = inputs.gather(self.cross_replica, z, ids)
@@ -200,7 +200,7 @@ class TripletLoss(inputs.Loss):
 
     @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        z = inputs.to_views(y_pred, "projections")
+        z = inputs.to_batch(y_pred)
         batch, views, dim = tf.shape(z)[0], z.shape[1], z.shape[2]
         ids = inputs.class_ids(y_true)
         z, ids = inputs.gather(self.cross_replica, z, ids)

@@ -169,12 +169,18 @@ def to_views(projections: tf.Tensor, name: str) -> tf.Tensor:
         f"`{name}` must have static views and dim",
         f"shape {z.shape}",
     )
+    return tf.cast(z, tf.float32)
+
+
+def to_batch(projections: tf.Tensor) -> tf.Tensor:
+    """Returns projections as `to_views`, of at least one sample."""
+    z = to_views(projections, "projections")
     exceptions.require(
-        z.shape[0] != 0 or name != "projections",
-        f"`{name}` must have at least one row",
+        z.shape[0] != 0,
+        "`projections` must have at least one row",
         f"shape {z.shape}",
     )
-    return tf.cast(z, tf.float32)
+    return z
 
 
 def normalized(z: tf.Tensor) -> tf.Tensor:

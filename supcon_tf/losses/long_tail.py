@@ -58,7 +58,7 @@ class _CentreLoss(inputs.Loss):
 
     @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        z = inputs.normalized(inputs.to_views(y_pred, "projections"))
+        z = inputs.normalized(inputs.to_batch(y_pred))
         batch, views, dim = tf.shape(z)[0], *z.shape[1:]
         centres = inputs.normalized(tf.cast(self.centres.centres, tf.float32))
         num_classes = centres.shape[0]

@@ -141,7 +141,7 @@ def _compute(
     **computation: object,
 ) -> tf.Tensor:
     """Checks the arguments of `supcon_loss`, and returns the loss [B]."""
-    z = inputs.to_views(projections, "projections")  # [B, V, D]
+    z = inputs.to_batch(projections)  # [B, V, D]
     views = inputs.to_contrasts(contrasts, z)  # [C, V', D]
     if contrast_mask is not None:
         contrast_mask = inputs.to_queue_mask(contrast_mask, views)
@@ -309,7 +309,7 @@ class SupConLoss(inputs.Loss):
         self, labels: Sequence[tf.Tensor], y_pred: tf.Tensor
     ) -> list[tf.Tensor]:
         """Returns the loss [batch] by each of several labels of the samples."""
-        z = self._normalized(inputs.to_views(y_pred, "projections"))
+        z = self._normalized(inputs.to_batch(y_pred))
         extras = None
         if self.queue is not None:
             queued_z, ids, is_filled = self.queue.rows()
