@@ -55,15 +55,21 @@ class SimCLRLoss(inputs.Loss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._supcon = supcon.SupConLoss(
+        self._supcon  # noqa: B018 - which checks the arguments
+
+    @property
+    def _supcon(self) -> supcon.SupConLoss:
+        """The loss of these attributes, which a user may have set."""
+        return supcon.SupConLoss(
             self.temperature,
             scale_by_temperature=self.scale_by_temperature,
             normalize=self.normalize,
             cross_replica=self.cross_replica,
         )
 
+    @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        z = inputs.to_views(y_pred, "projections")
+        z = inputs.to_batch(y_pred)
         exceptions.require(
             z.shape[1] >= 2,
             "`projections` must have at least 2 views, the positives of each "
@@ -112,9 +118,10 @@ class NPairsLoss(inputs.Loss):
     reduction: str = keras.losses.Reduction.AUTO
     name: str = "n_pairs_loss"
 
+    @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         # B samples of this replica, G of all, V views, A = B*V, M = G*V
-        z = inputs.to_views(y_pred, "projections")
+        z = inputs.to_batch(y_pred)
         ids = inputs.class_ids(y_true)
         batch, views, dim = tf.shape(z)[0], z.shape[1], z.shape[2]
         global_z, global_ids = inputs.gather(self.cross_replica, z, ids)
@@ -132,7 +139,7 @@ class NPairsLoss(inputs.Loss):
             tf.reshape(positive_rows, [-1]), logits
         )
         losses = tf.reduce_mean(tf.reshape(losses, [batch, views]), axis=1)
-        return tf.where(has_positive, losses, 0.0)
+        return log_space.zero_unless(has_positive, losses)
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
@@ -191,14 +198,18 @@ class TripletLoss(inputs.Loss):
         inputs.require_positive(margin=self.margin)
         exceptions.require_one_of(_MINERS, "mining", self.mining)
 
+    @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        z = inputs.to_views(y_pred, "projections")
+        z = inputs.to_batch(y_pred)
         batch, views, dim = tf.shape(z)[0], z.shape[1], z.shape[2]
         ids = inputs.class_ids(y_true)
         z, ids = inputs.gather(self.cross_replica, z, ids)
         rows = tf.reshape(z, [-1, dim])  # [M, D]
         ids = tf.repeat(ids, views)  # [M]
-        return tf.fill([batch], _MINERS[self.mining](ids, rows, self.margin))
+        loss = _MINERS[self.mining](ids, rows, self.margin)  # []
+        # Mining passes over a NaN, whose gradient reaches every weight.
+        is_finite = tf.reduce_all(tf.math.is_finite(rows))
+        return tf.fill([batch], tf.where(is_finite, loss, np.nan))
 
 
 def _hard(ids: tf.Tensor, rows: tf.Tensor, margin: float) -> tf.Tensor:

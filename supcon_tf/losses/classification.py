@@ -79,6 +79,7 @@ class CrossEntropyLoss(inputs.Loss):
         )
         inputs.require_at_least_0(logit_adjustment=self.logit_adjustment)
 
+    @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         logits = inputs.to_views(y_pred, "logits")
         if len(self.class_shares):
@@ -129,6 +130,7 @@ class BinaryCrossEntropyLoss(inputs.Loss):
     reduction: str = keras.losses.Reduction.AUTO
     name: str = "binary_cross_entropy_loss"
 
+    @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         logits = inputs.to_views(y_pred, "logits")
         labels = positive_weights.canonical(y_true, "any")
@@ -183,6 +185,7 @@ class MaxMarginLoss(inputs.Loss):
         inputs.require_at_least_0(margin=self.margin)
         inputs.require_positive(scale=self.scale)
 
+    @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         cosines = inputs.to_views(y_pred, "cosines")
         ids = inputs.class_ids(y_true)

@@ -53,6 +53,7 @@ class HierarchicalSupConLoss(supcon.SupConLoss):
     Raises:
       ValueError: as of `SupConLoss`; the ancestors are no such table, or one
         has two parents.
+      InvalidArgumentError: a label is no row of the ancestors.
 
     Reference: https://arxiv.org/abs/2204.13207, Eq. 3 to 6.
     """
@@ -88,9 +89,11 @@ class HierarchicalSupConLoss(supcon.SupConLoss):
                 "several",
             )
 
+    @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         table = tf.constant(self.ancestors, tf.int64)
-        levels = tf.gather(table, inputs.class_ids(y_true))  # [B, H]
+        ids = inputs.class_indices(y_true, len(self.ancestors))
+        levels = tf.gather(table, ids)  # [B, H]
         labels_by_height = tf.unstack(levels, axis=1)[::-1]
         loss, losses_below = 0.0, None
         losses_by_height = self._losses_by_labels(labels_by_height, y_pred)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextvars
+import functools
 import inspect
+import numbers
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -14,6 +18,10 @@ from supcon_tf.keras_2 import keras
 _NORM_EPSILON = 1e-8
 # A replica holds fewer samples, so that the ids of two replicas differ.
 _IDS_PER_REPLICA = 2**32
+# What `checked` has checked inside of `nan_if_broken`, [] bool each.
+_CHECKS: contextvars.ContextVar[list[tf.Tensor] | None] = (
+    contextvars.ContextVar("checks", default=None)
+)
 
 
 class Configured:
@@ -65,23 +73,81 @@ class Loss(Configured, keras.losses.Loss):
         return super().__call__(y_true, y_pred, sample_weight)
 
 
-def require_positive(**numbers: float) -> None:
+def require_positive(**values: float) -> None:
     """Raises ValueError unless arguments, by their names, are positive."""
-    for name, number in numbers.items():
+    for name, number in values.items():
+        _require_number(name, number)
         exceptions.require(number > 0, f"`{name}` must be positive", number)
 
 
-def require_at_least_0(**numbers: float) -> None:
+def require_at_least_0(**values: float) -> None:
     """Raises ValueError if an argument, by its name, is negative."""
-    for name, number in numbers.items():
+    for name, number in values.items():
+        _require_number(name, number)
         exceptions.require(number >= 0, f"`{name}` must be at least 0", number)
 
 
+def _require_number(name: str, value: float) -> None:
+    """Raises ValueError unless an argument is a number of Python or NumPy.
+
+    A variable works eagerly alone: gradients and traces need its number.
+    """
+    exceptions.require(
+        isinstance(value, numbers.Real),
+        f"`{name}` must be a number, such as float(value), and for other "
+        "numbers later another loss, with a new `compile`",
+        repr(value),
+    )
+
+
+def require_integers(**values: Sequence[int]) -> None:
+    """Raises ValueError unless arguments, by name, are sequences of them."""
+    for name, value in values.items():
+        is_sequence = isinstance(value, Sequence) or hasattr(value, "tolist")
+        exceptions.require(
+            is_sequence
+            and all(isinstance(item, numbers.Integral) for item in value),
+            f"`{name}` must be a sequence of integers, such as [3]",
+            repr(value),
+        )
+
+
 def checked(tensor: tf.Tensor, holds: tf.Tensor, rule: str) -> tf.Tensor:
-    """Returns a tensor, with InvalidArgumentError unless all of `holds` is."""
-    check = tf.debugging.Assert(tf.reduce_all(holds), [rule])
+    """Returns a tensor, with InvalidArgumentError unless all of `holds` is.
+
+    XLA leaves the check out: see `nan_if_broken`.
+    """
+    holds = tf.reduce_all(holds)
+    check = tf.debugging.Assert(holds, [rule])
+    checks = _CHECKS.get()
+    if checks is not None:
+        checks.append(holds)
     with tf.control_dependencies([check]):
         return tf.identity(tensor)
+
+
+def nan_if_broken(
+    compute: Callable[..., tf.Tensor],
+) -> Callable[..., tf.Tensor]:
+    """Decorates a loss: its values are NaN where an argument breaks a rule.
+
+    Under XLA, which has no errors, a training stops at the NaN. The factor of
+    all others is 1, which changes no bit.
+    """
+
+    @functools.wraps(compute)
+    def call(*arguments: object, **options: object) -> tf.Tensor:
+        token = _CHECKS.set([])
+        try:
+            losses, checks = compute(*arguments, **options), _CHECKS.get()
+        finally:
+            _CHECKS.reset(token)
+        if not checks:
+            return losses
+        holds = tf.reduce_all(tf.stack(checks))
+        return tf.where(holds, 1.0, float("nan")) * losses
+
+    return call
 
 
 def to_views(projections: tf.Tensor, name: str) -> tf.Tensor:
@@ -104,6 +170,17 @@ def to_views(projections: tf.Tensor, name: str) -> tf.Tensor:
         f"shape {z.shape}",
     )
     return tf.cast(z, tf.float32)
+
+
+def to_batch(projections: tf.Tensor) -> tf.Tensor:
+    """Returns projections as `to_views`, of at least one sample."""
+    z = to_views(projections, "projections")
+    exceptions.require(
+        z.shape[0] != 0,
+        "`projections` must have at least one row",
+        f"shape {z.shape}",
+    )
+    return z
 
 
 def normalized(z: tf.Tensor) -> tf.Tensor:
@@ -178,6 +255,20 @@ def class_ids(labels: tf.Tensor, name: str = "labels") -> tf.Tensor:
         labels.dtype.name,
     )
     return tf.cast(tf.reshape(labels, [-1]), tf.int64)
+
+
+def class_indices(labels: tf.Tensor, num_classes: int) -> tf.Tensor:
+    """Returns labels in any accepted form as [batch] int64 rows of a table.
+
+    InvalidArgumentError if there is no such row: in a graph, TensorFlow's sums
+    over classes leave it out, and a gather on a GPU takes zeros.
+    """
+    ids = class_ids(labels)
+    return checked(
+        ids,
+        (ids >= 0) & (ids < num_classes),
+        f"`labels` must be classes, 0 ... {num_classes - 1}",
+    )
 
 
 def sample_ids(z: tf.Tensor) -> tf.Tensor:

@@ -25,6 +25,15 @@ def log_sum_exp(logits: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return tf.reduce_logsumexp(tf.where(mask, logits, LOG_ZERO), axis=1)
 
 
+def zero_unless(is_defined: tf.Tensor, losses: tf.Tensor) -> tf.Tensor:
+    """Returns losses, 0 where they do not exist.
+
+    A NaN stays: with 0 in its place, a batch would have a finite loss whose
+    gradient makes NaN of all weights.
+    """
+    return tf.where(is_defined | tf.math.is_nan(losses), losses, 0.0)
+
+
 def weighted_mean(logits: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     """Returns weighted means [A] of logits [A, M]; 0 for a sum of weights 0.
 

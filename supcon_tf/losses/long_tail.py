@@ -56,13 +56,14 @@ class _CentreLoss(inputs.Loss):
             self.centres is not None, "`centres` must be given", None
         )
 
+    @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        z = inputs.normalized(inputs.to_views(y_pred, "projections"))
-        ids = inputs.class_ids(y_true)
+        z = inputs.normalized(inputs.to_batch(y_pred))
         batch, views, dim = tf.shape(z)[0], *z.shape[1:]
-        global_z, global_ids = inputs.gather(self.cross_replica, z, ids)
         centres = inputs.normalized(tf.cast(self.centres.centres, tf.float32))
         num_classes = centres.shape[0]
+        ids = inputs.class_indices(y_true, num_classes)
+        global_z, global_ids = inputs.gather(self.cross_replica, z, ids)
         rows = tf.reshape(global_z, [-1, dim])  # this replica's come first
         columns = tf.concat([rows, centres], axis=0)  # [M, D]
         row_classes = tf.repeat(global_ids, views)
@@ -130,6 +131,9 @@ class BalancedSupConLoss(_CentreLoss):
       >>> [round(float(x), 3) for x in values]  # log(1 + 1 / e), rare or not
       [0.313, 0.313, 0.313, 0.313]
 
+    Raises:
+      InvalidArgumentError: a label has no centre.
+
     Reference: https://arxiv.org/abs/2207.09052, Eq. 5 and 7.
     """
 
@@ -178,6 +182,10 @@ class PaCoLoss(_CentreLoss):
       >>> round(float(loss([0], alone)), 3)
       0.313
 
+    Raises:
+      ValueError: `class_shares` are not one for each centre, or not positive.
+      InvalidArgumentError: a label has no centre.
+
     Reference: https://arxiv.org/abs/2107.12028, Eq. 5 and 6.
     """
 
@@ -197,8 +205,14 @@ class PaCoLoss(_CentreLoss):
     def _row_losses(self, pairs: _Pairs) -> tf.Tensor:
         logits = pairs.logits
         if len(self.class_shares):
+            num_classes = self.centres.centres.shape[0]
+            exceptions.require(
+                len(self.class_shares) == num_classes,
+                f"`class_shares` must be one for each of {num_classes} centres",
+                len(self.class_shares),
+            )
             log_shares = tf.math.log(tf.constant(self.class_shares, tf.float32))
-            num_rows = tf.size(pairs.is_centre) - len(self.class_shares)
+            num_rows = tf.size(pairs.is_centre) - num_classes
             logits += tf.pad(log_shares, [[num_rows, 0]])  # centres alone
         weights = tf.where(pairs.is_centre, 1.0, self.alpha)
         weights *= tf.cast(pairs.positive, tf.float32)  # [A, M]

@@ -51,6 +51,7 @@ class Options:
         exceptions.require(
             0 <= self.spread < 1, "`spread` must be in 0 ... 1", self.spread
         )
+        inputs.require_integers(unsupervised_classes=self.unsupervised_classes)
         exceptions.require(
             not self.unsupervised_classes or self.positives is None,
             "`unsupervised_classes` must be empty with `positives`",

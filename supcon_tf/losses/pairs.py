@@ -162,7 +162,9 @@ def losses(
     is_defined = num_positives > 0
     if options.denominator == "only_negatives":
         is_defined &= log_n > log_space.LOG_ZERO / 2
-    return tf.where(is_defined, loss, 0.0)
+    # With one D_ip of each positive, an anchor without positives has no log_n.
+    loss = tf.where(tf.math.is_nan(log_n), log_n, loss)
+    return log_space.zero_unless(is_defined, loss)
 
 
 def _within_cap(

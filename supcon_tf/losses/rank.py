@@ -73,8 +73,9 @@ class RankNContrastLoss(inputs.Loss):
         super().__post_init__()
         inputs.require_positive(temperature=self.temperature)
 
+    @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-        z = inputs.to_views(y_pred, "projections")
+        z = inputs.to_batch(y_pred)
         labels = _to_numbers(y_true, z)
         batch, views, dim = tf.shape(z)[0], *z.shape[1:]
         global_z, global_labels = inputs.gather(self.cross_replica, z, labels)

@@ -32,6 +32,7 @@ from typing import TypeVar
 
 import tensorflow as tf
 
+from supcon_tf import exceptions
 from supcon_tf.losses import log_space
 
 _T = TypeVar("_T")
@@ -63,6 +64,7 @@ def log_sum_exp(
     unit_length: bool,
     is_hidden: tf.Tensor,
     to_columns: Callable[[tf.Tensor], tf.Tensor],
+    has_derivatives: bool = True,
     tile_rows: int | None = None,
 ) -> tf.Tensor:
     """Returns l_i of the rows, with a gradient for the rows.
@@ -77,6 +79,8 @@ def log_sum_exp(
       is_hidden: [M] bool, columns that no sum has.
       to_columns: function from values of the rows, [R], to values of the
         columns, [M], which are 0 for a column that is no anchor.
+      has_derivatives: whether the gradient may be differentiated: the rows of
+        the columns are all here, and the slope is the scale.
       tile_rows: rows and columns of a tile, in a loop; None chooses.
 
     Returns:
@@ -89,11 +93,13 @@ def log_sum_exp(
     if blocks:
         tile_rows = -(-rows.shape[0] // blocks)
 
+    # The columns are an argument: a tensor of the surroundings would be traced
+    # to the variables of the encoder, which have no gradient here.
     @tf.custom_gradient
-    def compute(rows: tf.Tensor) -> tuple:
+    def compute(rows: tf.Tensor, *columns: tf.Tensor) -> tuple:
         tiles = _Tiles(
             rows,
-            columns,
+            *(columns or [None]),
             window,
             scale=scale,
             is_hidden=is_hidden,
@@ -103,13 +109,34 @@ def log_sum_exp(
         )
         sums = tiles.sums()  # [A, T]
 
-        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+        def gradient(upstream: tf.Tensor) -> list[tf.Tensor | None]:
             gradients = tiles.gradients(sums, upstream, to_columns)  # [R, D]
-            return slope / tiles.root * gradients
+            gradients *= slope / tiles.root
+            if not has_derivatives:
+                gradients = refuse_derivatives(gradients)
+            return [gradients, *(None for _ in columns)]
 
         return tiles.logarithm(sums), gradient
 
-    return compute(rows)
+    return compute(rows) if columns is None else compute(rows, columns)
+
+
+@tf.custom_gradient
+def refuse_derivatives(gradient: tf.Tensor) -> tuple[tf.Tensor, Callable]:
+    """Returns a gradient, with an error where it is differentiated.
+
+    The derivative would be a wrong number: it lacks the rows of other replicas,
+    or takes for variable what the loss takes for constant.
+    """
+
+    def refuse(upstream: tf.Tensor) -> None:
+        raise exceptions.InvalidValue(
+            '`implementation` must be "dense", on one replica, for second '
+            "derivatives and for tf.autodiff.ForwardAccumulator, got a tiled "
+            "loss with `hardness` or on several replicas"
+        )
+
+    return tf.identity(gradient), refuse
 
 
 def _unrolled_blocks(rows: int | None) -> int | None:
@@ -253,9 +280,9 @@ class _Tiles:
         sums = tf.reshape(sums, [-1])[: self.num_rows]
         if not self.is_bounded:
             return sums
-        is_nonempty = sums > 0
-        logarithms = tf.math.log(tf.where(is_nonempty, sums, 1.0)) + self.shift
-        return tf.where(is_nonempty, logarithms, log_space.LOG_ZERO)
+        is_empty = sums <= 0  # not of a NaN, which the loss has to show
+        logarithms = tf.math.log(tf.where(is_empty, 1.0, sums)) + self.shift
+        return tf.where(is_empty, log_space.LOG_ZERO, logarithms)
 
     def gradients(
         self,

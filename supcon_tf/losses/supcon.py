@@ -129,6 +129,7 @@ def tiled_supcon_loss(
     )
 
 
+@inputs.nan_if_broken
 def _compute(
     projections: tf.Tensor,
     labels: tf.Tensor | None,
@@ -140,7 +141,7 @@ def _compute(
     **computation: object,
 ) -> tf.Tensor:
     """Checks the arguments of `supcon_loss`, and returns the loss [B]."""
-    z = inputs.to_views(projections, "projections")  # [B, V, D]
+    z = inputs.to_batch(projections)  # [B, V, D]
     views = inputs.to_contrasts(contrasts, z)  # [C, V', D]
     if contrast_mask is not None:
         contrast_mask = inputs.to_queue_mask(contrast_mask, views)
@@ -274,6 +275,7 @@ class SupConLoss(inputs.Loss):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        inputs.require_integers(unsupervised_classes=self.unsupervised_classes)
         self.unsupervised_classes = tuple(self.unsupervised_classes)
         self.options  # noqa: B018 - which it checks
         exceptions.require(
@@ -296,6 +298,7 @@ class SupConLoss(inputs.Loss):
         names = [field.name for field in dataclasses.fields(Options)]
         return Options(**{name: getattr(self, name) for name in names})
 
+    @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         (losses,) = self._losses_by_labels(
             [tf.convert_to_tensor(y_true)], y_pred
@@ -306,7 +309,7 @@ class SupConLoss(inputs.Loss):
         self, labels: Sequence[tf.Tensor], y_pred: tf.Tensor
     ) -> list[tf.Tensor]:
         """Returns the loss [batch] by each of several labels of the samples."""
-        z = self._normalized(inputs.to_views(y_pred, "projections"))
+        z = self._normalized(inputs.to_batch(y_pred))
         extras = None
         if self.queue is not None:
             queued_z, ids, is_filled = self.queue.rows()

@@ -20,7 +20,13 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from supcon_tf import distribute
-from supcon_tf.losses import inputs, pairs, positive_weights, streaming
+from supcon_tf.losses import (
+    inputs,
+    log_space,
+    pairs,
+    positive_weights,
+    streaming,
+)
 from supcon_tf.losses.options import Options
 
 _STRIP = 128  # anchors: the fewer, the fewer pairs beside the positives
@@ -62,8 +68,10 @@ def losses_by_labels(
     is_single_replica = not cross_replica or distribute.replicas_in_sync() == 1
     is_streamed = options.is_plain and not is_dense and mask is None
     # Streamed sums have no gradient of the contrasts: each replica computes the
-    # gradient of its own views.
-    sent_z = tf.stop_gradient(z) if is_streamed else z
+    # gradient of its own views. A derivative of that gradient has them, which
+    # it could not send to other replicas.
+    sends_values = is_streamed and not is_single_replica
+    sent_z = tf.stop_gradient(z) if sends_values else z
     # This replica's samples come first.
     global_z, *labels = inputs.gather(not is_single_replica, sent_z, *labels)
     contrasts = pairs.make_rows(global_z, extras)
@@ -99,13 +107,14 @@ def losses_by_labels(
         is_symmetric = is_single_replica and extras is None
         return streaming.log_sum_exp(
             anchors.vectors,
-            None if is_symmetric else tf.stop_gradient(contrasts.vectors),
+            None if is_symmetric else contrasts.vectors,
             window,
             is_hidden=~contrasts.is_valid,
             to_columns=functools.partial(to_contrasts, anchors, contrasts),
             scale=1 / options.temperature + options.hardness,
             slope=1 / options.temperature,
             unit_length=unit_length,
+            has_derivatives=is_single_replica and not options.hardness,
             tile_rows=tile_rows,
         )
 
@@ -121,9 +130,10 @@ def losses_by_labels(
                 contrasts,
                 positives,
                 functools.partial(to_contrasts, anchors, contrasts),
+                has_derivatives=is_single_replica,
             )
             loss = log_d - similarity / options.temperature
-            return tf.where(num_positives > 0, loss, 0.0)
+            return log_space.zero_unless(num_positives > 0, loss)
         if isinstance(positives, positive_weights.Classes):
             return _losses_by_windows(
                 anchors, contrasts, positives, options, log_sum_exp
@@ -145,11 +155,14 @@ def _mean_similarity(
     contrasts: pairs.Rows,
     positives: positive_weights.Labels,
     to_contrasts: Callable[[tf.Tensor], tf.Tensor],
+    *,
+    has_derivatives: bool,
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the mean of z_i . z_p over P(i), and |P(i)|, [R] each.
 
     Two samples weigh as much from both sides, so that the gradient of a view as
-    a positive is a sum over its own positives, too.
+    a positive is a sum over its own positives, too. `has_derivatives` is as in
+    `streaming.log_sum_exp`.
     """
     count = anchors.samples[-1] + 1  # samples of the anchors
     self_weights = positives.self_weights(count)
@@ -163,10 +176,9 @@ def _mean_similarity(
         return tf.gather(positives.sums(sample_sums, count), anchors.samples)
 
     is_valid = tf.cast(contrasts.is_valid, tf.float32)[:, tf.newaxis]
-    vectors = tf.stop_gradient(contrasts.vectors)
     ones = tf.ones_like(is_valid)
     class_sums = sum_over_classes(  # [R, D + 1]
-        is_valid * tf.concat([vectors, ones], axis=1)
+        is_valid * tf.concat([contrasts.vectors, ones], axis=1)
     )
     num_positives = class_sums[:, -1] - self_weights
     # Products of soft labels leave a rounding error where no row is positive.
@@ -174,23 +186,30 @@ def _mean_similarity(
     num_positives = tf.where(has_positive, num_positives, 0.0)  # [R]
 
     @tf.custom_gradient
-    def mean(z: tf.Tensor) -> tuple:
+    def mean(
+        z: tf.Tensor, class_vectors: tf.Tensor, vectors: tf.Tensor
+    ) -> tuple:
         self_vectors = self_weights[:, tf.newaxis] * z  # [R, D]
-        positive_sums = class_sums[:, :-1] - self_vectors  # [R, D]
+        positive_sums = class_vectors - self_vectors  # [R, D]
         similarity = tf.reduce_sum(z * positive_sums, axis=1)  # [R]
 
-        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, None, None]:
             shares = tf.math.divide_no_nan(upstream, num_positives)
             # The gradient of a view as a positive of other anchors.
             positive_gradient = sum_over_classes(
                 to_contrasts(shares)[:, tf.newaxis] * vectors
             )
             shares = shares[:, tf.newaxis]  # [R, 1]
-            return shares * (positive_sums - self_vectors) + positive_gradient
+            result = shares * (positive_sums - self_vectors)  # [R, D]
+            result += positive_gradient
+            if not has_derivatives:
+                result = streaming.refuse_derivatives(result)
+            return result, None, None
 
         return tf.math.divide_no_nan(similarity, num_positives), gradient
 
-    return mean(anchors.vectors), num_positives
+    similarity = mean(anchors.vectors, class_sums[:, :-1], contrasts.vectors)
+    return similarity, num_positives
 
 
 def _losses_by_windows(

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from supcon_tf import losses
 from tests import reference
@@ -77,3 +78,11 @@ def test_one_level_is_supcon():
 def test_what_is_no_hierarchy_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         losses.HierarchicalSupConLoss(**options)
+
+
+@pytest.mark.parametrize("label", [5, -1])
+def test_a_label_without_ancestors_is_refused(label):
+    loss = losses.HierarchicalSupConLoss(ancestors=[[i] for i in range(5)])
+    for call in (loss, tf.function(loss, autograph=False)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"0 \.\.\. 4"):
+            call(tf.constant([0, label]), vectors.unit([2, 2, 4]))

@@ -141,3 +141,43 @@ def test_the_class_normalises_and_reduces():
         (raw_loss(labels, z * 1.5), losses.supcon_loss(z * 1.5, labels)),
     ):
         np.testing.assert_allclose(actual, expected, rtol=1e-5)
+
+
+def test_a_temperature_is_a_number():
+    for loss in (losses.SupConLoss, losses.SimCLRLoss, losses.TripletLoss):
+        for value in (tf.Variable(0.1), "0.1", None):
+            with pytest.raises(ValueError, match="must be a number, such as"):
+                loss(value)
+    assert losses.SupConLoss(np.float32(0.5)).temperature == 0.5
+
+
+def test_an_argument_set_later_counts():
+    z, labels = vectors.unit([4, 2, 4]), [0, 1, 0, 1]
+    for loss_class in (losses.SimCLRLoss, losses.SupConLoss):
+        loss = loss_class(temperature=0.1)
+        loss.temperature = 1.0
+        assert loss(labels, z) == loss_class(temperature=1.0)(labels, z)
+
+
+@pytest.mark.parametrize(
+    "loss_class",
+    [
+        losses.SupConLoss,
+        losses.SimCLRLoss,
+        losses.NPairsLoss,
+        losses.TripletLoss,
+        losses.RankNContrastLoss,
+    ],
+)
+def test_a_batch_of_no_rows_is_refused(loss_class):
+    with pytest.raises(ValueError, match="must have at least one row, got sh"):
+        loss_class()(np.zeros([0], int), np.zeros([0, 2, 4]))
+
+
+@pytest.mark.parametrize("classes", [3, "3", [0.5]])
+def test_unsupervised_classes_are_integers(classes):
+    rule = "`unsupervised_classes` must be a sequence of integers"
+    with pytest.raises(ValueError, match=rule):
+        losses.SupConLoss(unsupervised_classes=classes)
+    loss = losses.SupConLoss(unsupervised_classes=np.array([0]))
+    assert loss.unsupervised_classes == (0,)

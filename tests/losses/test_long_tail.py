@@ -97,3 +97,20 @@ def test_bad_options_are_refused():
         losses.PaCoLoss(vectors.make_centres(), alpha=0.0)
     with pytest.raises(ValueError, match="`class_shares` must be positive"):
         losses.PaCoLoss(vectors.make_centres(), class_shares=[0.0, 1.0])
+
+
+@pytest.mark.parametrize("label", [4, -1])
+@pytest.mark.parametrize(("loss_class", "options"), CASES[:2])
+def test_a_label_without_a_centre_is_refused(loss_class, options, label):
+    loss = loss_class(vectors.make_centres(), **options)
+    z = vectors.unit([3, 2, 4])
+    for call in (loss, tf.function(loss, autograph=False)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"0 \.\.\. 3"):
+            call(tf.constant([0, 1, label]), z)
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_shares_are_one_for_each_centre(count):
+    loss = losses.PaCoLoss(vectors.make_centres(), class_shares=[0.2] * count)
+    with pytest.raises(ValueError, match=f"each of 4 centres, got {count}"):
+        loss(LABELS, vectors.unit([6, 2, 4]))
