@@ -229,8 +229,10 @@ def test_what_may_be_opened_is_tested_row_by_row():
 WHOLE = {
     "test_compilation",
     "test_configs",
+    "test_derivatives",
     "test_draws",
     "test_monitoring",
+    "test_nan",
     "test_nearest_neighbors",
     "test_optimizers",
     "test_precision",
@@ -238,6 +240,7 @@ WHOLE = {
     "test_settings",
     "test_suites",
     "test_texts",
+    "test_xla_rules",
 }
 
 
