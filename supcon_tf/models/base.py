@@ -126,7 +126,11 @@ class Model(keras_data.EpochSteps, keras.Model):
             hasattr(module, "network_layers") for module in self.submodules
         ):
             keras_2.warn_of_policy()
+        self._check_loss(loss)
         super().compile(optimizer, loss, metrics, *args, **kwargs)
+
+    def _check_loss(self, loss: object) -> None:
+        """Raises ValueError for a loss that the model cannot train by."""
 
     def _check_inputs(
         self,

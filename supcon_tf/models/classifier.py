@@ -181,7 +181,8 @@ class LinearClassifier(_EncoderClassifier):
       TensorShape([2, 10])
 
     Raises:
-      ValueError: `num_classes` is below 2; the loss takes probabilities.
+      ValueError: `num_classes` is below 2; in `compile`, the loss takes
+        probabilities.
 
     Reference: https://arxiv.org/abs/2004.11362, Sec. 3 and Sec. 4.
     """
@@ -196,18 +197,10 @@ class LinearClassifier(_EncoderClassifier):
     ) -> None:
         super().__init__(encoder, num_classes, name=name, **kwargs)
 
-    def compile(
-        self,
-        optimizer: str | keras.optimizers.Optimizer = "rmsprop",
-        loss: keras.losses.Loss | None = None,
-        metrics: object = None,
-        **kwargs: object,
-    ) -> None:
-        """Keras' compile.
+    def _check_loss(self, loss: object) -> None:
+        """Raises ValueError for a loss of probabilities, as by Keras' names.
 
-        Raises:
-          ValueError: the loss takes probabilities, as Keras' cross-entropies do
-            by their names: of logits it would be another number.
+        Of logits it would be another number.
         """
         name = getattr(loss, "__name__", type(loss).__name__)
         exceptions.require(
@@ -216,7 +209,6 @@ class LinearClassifier(_EncoderClassifier):
             "SparseCategoricalCrossentropy(from_logits=True) are",
             loss if isinstance(loss, str) else f"{name} of probabilities",
         )
-        super().compile(optimizer, loss, metrics, **kwargs)
 
     @property
     def trainable_weights(self) -> list[tf.Variable]:

@@ -147,10 +147,9 @@ class SupConModel(base.Model):
             "and others of losses.diagnostics()",
             ", ".join(names),
         )
-        self._check_parts(loss)
         super().compile(optimizer, loss, metrics, **kwargs)
 
-    def _check_parts(self, loss: object) -> None:
+    def _check_loss(self, loss: object) -> None:
         """Raises ValueError for a part of the loss that would never learn."""
         centres = getattr(loss, "centres", None)
         exceptions.require(

@@ -103,14 +103,14 @@ class MomentumSupConModel(contrastive.SupConModel):
         self.momentum_encoder.set_weights(self.encoder.get_weights())
         self.momentum_head.set_weights(self.projection_head.get_weights())
 
-    def _check_parts(self, loss: object) -> None:
+    def _check_loss(self, loss: object) -> None:
         exceptions.require(
             getattr(loss, "queue", None) is self.queue,
             "`loss` must have the queue of the model, as SupConLoss(queue="
             "model.queue) has",
             loss,
         )
-        super()._check_parts(loss)
+        super()._check_loss(loss)
 
     def compile_from_config(self, config: dict[str, object]) -> None:
         """Does nothing: the loss of a file lacks the queue of this model."""

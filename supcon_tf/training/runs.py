@@ -205,17 +205,16 @@ class Run:
         self.files.check_unseen(test.ids)
         if test.ids is None:
             return
-        settings = self.data_settings
-        if self._is_split_by_names():
-            train = input_pipeline.all_images(settings, "train")
-            self.files.check_split(train.ids)
-        if test.digests is None:
+        digests = test.digests if test.digests is not None else ()
+        is_seen = np.isin(digests, self.files.trained_digests())
+        by_names = self._is_split_by_names()
+        if not (by_names or is_seen.any()):
             return
-        is_seen = np.isin(test.digests, self.files.trained_digests())
-        if is_seen.any():
-            # Copies of images that still train are printed as duplicates.
-            train = input_pipeline.all_images(settings, "train")
-            is_seen[subsets.duplicates(test, train)] = False
+        train = input_pipeline.all_images(self.data_settings, "train")
+        if by_names:
+            self.files.check_split(train.ids)
+        # Copies of images that still train are printed as duplicates.
+        is_seen[subsets.duplicates(test, train)] = False
         names = [test.ids[row] for row in np.flatnonzero(is_seen)]
         exceptions.require(
             not names,
