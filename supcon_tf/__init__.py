@@ -7,6 +7,7 @@ Every public name is resolved on first use (PEP 562), so that importing
 from __future__ import annotations
 
 import importlib
+import os
 
 __version__ = "0.1.0"
 
@@ -33,6 +34,10 @@ _NAMES = {
 __all__ = [*_MODULES, *_NAMES]
 # Not in `__all__`: importing it is an error beside TensorFlow 2.15.
 _KERAS_3 = "keras_3"
+# TensorFlow reads this variable when it is imported. Without the variable, it
+# uses oneDNN, which trains up to twice as fast, only on processors with
+# instructions for neural networks.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 
 def __getattr__(name: str) -> object:

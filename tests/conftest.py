@@ -12,6 +12,8 @@ import sys
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# As `import supcon_tf` does, where a test imports TensorFlow first.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 # No test may reach for a GPU: the suite is the same everywhere.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 # Nor leave anything in the cache of whoever runs the suite.

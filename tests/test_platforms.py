@@ -5,6 +5,7 @@ import importlib.metadata
 import importlib.util
 import os
 import pathlib
+import platform
 import re
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import tensorflow as tf
 from supcon_tf import doctor, losses, text
 from supcon_tf.keras_2 import PACKAGE, keras
 
+ONE_DNN = "TF_ENABLE_ONEDNN_OPTS"
 SOURCES = pathlib.Path(__file__).parent.parent / "supcon_tf"
 both_keras = pytest.mark.skipif(
     importlib.metadata.version("keras").startswith("2."),
@@ -168,6 +170,22 @@ def test_transformers_without_tensorflow_is_named(monkeypatch):
     message = "must have transformers before 4.55, .* got 5.24.0: pip install"
     with pytest.raises(ImportError, match=message):
         text.import_transformers()
+
+
+@pytest.mark.skipif(
+    platform.system() != "Linux" or platform.machine() != "x86_64",
+    reason="the variable is for x86",
+)
+@pytest.mark.parametrize("value, is_on", [(None, True), ("0", False)])
+def test_one_dnn_is_on_whatever_the_processor(monkeypatch, value, is_on):
+    monkeypatch.delenv(ONE_DNN, raising=False)
+    if value is not None:
+        monkeypatch.setenv(ONE_DNN, value)
+    process = run(
+        "import supcon_tf; from tensorflow.python.framework import test_util; "
+        "print(test_util.IsMklEnabled())"
+    )
+    assert process.stdout.split() == [str(is_on)], process.stderr[-2000:]
 
 
 @both_keras

@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 import os
+import pathlib
+
+# Linux' names of the x86 instructions for numbers of 16 bits.
+_INSTRUCTIONS = {
+    "bfloat16": {"avx512_bf16", "amx_bf16", "avx_ne_convert"},
+    "float16": {"avx512_fp16", "amx_fp16", "avx_ne_convert"},
+}
 
 
 def usable() -> int:
@@ -10,3 +17,22 @@ def usable() -> int:
     if hasattr(os, "sched_getaffinity"):  # Linux: within taskset, containers.
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def lack_instructions(dtype: str) -> bool:
+    """Whether the cores have no instructions for `dtype`.
+
+    False where this is not known: for a dtype other than bfloat16 and float16,
+    on processors other than x86, and on systems other than Linux.
+    """
+    instructions = _INSTRUCTIONS.get(dtype)
+    try:
+        text = pathlib.Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
+    flags = next(
+        (line for line in text.splitlines() if line.startswith("flags")), ""
+    )
+    return bool(instructions and flags) and instructions.isdisjoint(
+        flags.split()
+    )

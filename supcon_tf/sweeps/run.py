@@ -13,7 +13,7 @@ from supcon_tf.disk import files, locks
 from supcon_tf.robustness import corruptions
 from supcon_tf.run_files import outputs
 from supcon_tf.sweeps import figure, grid, processes, table
-from supcon_tf.training import preemption
+from supcon_tf.training import console, preemption
 
 
 def run_sweep(sweep: config.GridSettings) -> dict[str, object]:
@@ -120,6 +120,11 @@ class _Sweep:
         print(
             f"sweep        {count} cells, {num_finished} finished", flush=True
         )
+        trainings = [cell.training for cell in self.cells]
+        for precision in sorted(
+            {part.precision for part in trainings if part.strategy != "tpu"}
+        ):
+            console.print_slow_precision(precision)
         self._write()
         core_sets = processes.shares(
             min(self.settings.parallel, len(cells_by_run))

@@ -15,6 +15,7 @@ import tensorflow as tf
 import supcon_tf
 from supcon_tf import config, data, distribute, exceptions, keras_2, models
 from supcon_tf.data import subsets
+from supcon_tf.host import cores
 from supcon_tf.keras_2 import keras
 from supcon_tf.training import builders, chance
 
@@ -45,6 +46,7 @@ def print_header(
     """
     print_line("versions", ", ".join(f"{k} {v}" for k, v in versions().items()))
     print_line("devices", _describe_devices(settings))
+    print_slow_precision(keras.mixed_precision.global_policy().name)
     print_line(
         "data",
         f"{source.name}: {source.num_examples:,} {source.split} "
@@ -179,6 +181,23 @@ def _describe_devices(settings: config.DeviceSettings | None) -> str:
         text += f", XLA {'on' if settings.jit_compile else 'off'}"
         text += f", determinism {'on' if settings.deterministic else 'off'}"
     return text
+
+
+def print_slow_precision(policy: str) -> None:
+    """Prints a note if this machine has no instructions for the precision.
+
+    `policy` is the name of a policy of Keras, as --precision takes it.
+    """
+    dtype = policy.removeprefix("mixed_")
+    has_accelerator = tf.config.list_physical_devices(
+        "GPU"
+    ) or tf.config.list_logical_devices("TPU")
+    if cores.lack_instructions(dtype) and not has_accelerator:
+        print_line(
+            "note",
+            f"this processor has no {dtype} instructions, so that {policy} "
+            "takes many times as long as float32: leave out --precision",
+        )
 
 
 def print_pretraining(

@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 
 from supcon_tf import config, run_files, settings, sweeps
 from supcon_tf.disk import files
+from supcon_tf.host import cores
 from supcon_tf.sweeps import figure, grid, processes
 from supcon_tf.training import preemption
 from tests import forks
@@ -168,6 +170,16 @@ def test_finished_cells_are_skipped_and_new_ones_are_run(pretended, tmp_path):
     pretended.log.clear()
     results = sweeps.run_sweep(make_settings(tmp_path, "temperature=0.2,0.3"))
     assert not pretended.log and len(results["cells"]) == 2
+
+
+def test_a_precision_that_the_processor_lacks_is_noted(
+    pretended, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(cores, "lack_instructions", lambda t: t == "bfloat16")
+    precisions = "precision=float32,mixed_bfloat16"
+    sweeps.run_sweep(make_settings(tmp_path, precisions, "seed=0,1"))
+    notes = re.findall("^note .*$", capsys.readouterr().out, re.MULTILINE)
+    assert len(notes) == 1 and "so that mixed_bfloat16 takes" in notes[0]
 
 
 def test_what_is_wrong_is_found_before_anything_changes(pretended, tmp_path):
@@ -365,9 +377,9 @@ def test_processes_at_a_time_have_cores_of_their_own(tmp_path, monkeypatch):
         assert processes.shares(6) == [None] * 6  # too few cores
     shares = processes.shares(len(usable_cores))
     cells = grid.list_cells(make_settings(tmp_path, "seed=0,1"))
-    for cell, cores in zip(cells, shares, strict=False):
+    for cell, share in zip(cells, shares, strict=False):
         cell.record()
-        with processes.start(cell, cell.training, True, cores) as process:
+        with processes.start(cell, cell.training, True, share) as process:
             try:
                 process_cores = os.sched_getaffinity(process.pid)
                 kernel = pathlib.Path(f"/proc/{process.pid}")
@@ -376,7 +388,7 @@ def test_processes_at_a_time_have_cores_of_their_own(tmp_path, monkeypatch):
                     assert process.poll() is None  # it begins
             finally:
                 process.kill()
-        assert process_cores == (cores or set(usable_cores))
+        assert process_cores == (share or set(usable_cores))
         assert badness == "1000\n"
         assert b"TF_FORCE_GPU_ALLOW_GROWTH=true" in variables.split(b"\0")
     if len(usable_cores) > 1:

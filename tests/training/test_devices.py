@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import config, data, distribute
+from supcon_tf.host import cores
 from supcon_tf.keras_2 import keras
 from supcon_tf.training import console, devices
 
@@ -123,6 +124,32 @@ def test_the_header_has_devices_and_precision(
         "devices      MirroredStrategy: 2 replica(s), 1 worker(s), 2 CPU in "
         "all; mixed_bfloat16, XLA off, determinism on"
     )
+
+
+@pytest.mark.parametrize(
+    "policy, lacked, told",
+    [
+        ("mixed_bfloat16", "bfloat16", True),
+        ("mixed_bfloat16", "float16", False),
+        ("mixed_float16", "float16", True),
+        ("float32", "bfloat16", False),
+    ],
+)
+def test_the_header_notes_a_precision_that_the_processor_lacks(
+    policy, lacked, told, float32_policy, capsys, monkeypatch
+):
+    monkeypatch.setattr(cores, "lack_instructions", lambda t: t == lacked)
+    keras.mixed_precision.set_global_policy(policy)
+    console.print_header(data.load("digits", "train", None), 8)
+    notes = [
+        line
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("note ")
+    ]
+    assert notes == told * [
+        f"note         this processor has no {lacked} instructions, so that "
+        f"{policy} takes many times as long as float32: leave out --precision"
+    ]
 
 
 def test_the_header_lists_copies_of_another_label(
