@@ -217,7 +217,9 @@ def crop_boxes(
             image_shape,
             tf.constant([[[0.0, 0.0, 1.0, 1.0]]]),
             view_seed,
-            min_object_covered=0.1,
+            # The area alone decides: 0.1, TensorFlow's default, would refuse
+            # all smaller boxes.
+            min_object_covered=0.0,
             aspect_ratio_range=aspect,
             area_range=area,
             max_attempts=_ATTEMPTS,

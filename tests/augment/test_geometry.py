@@ -29,6 +29,17 @@ def test_crop_boxes_are_inside_and_in_range(shape):
     assert len(np.unique(boxes, axis=0)) > 290
 
 
+def test_crop_boxes_may_be_small():
+    """Also below a tenth of the image."""
+    boxes = [
+        geometry.crop_box([100, 100, 3], seed, (0.02, 0.05))
+        for seed in inputs.seeds(50)
+    ]
+    areas = [int(height * width) / 100**2 for _, _, height, width in boxes]
+    assert min(areas) > 0.019 and max(areas) < 0.051
+    assert min(areas) < 0.03 and max(areas) > 0.04
+
+
 @pytest.mark.parametrize(
     "shape, expected",
     [
