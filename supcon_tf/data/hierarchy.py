@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,17 +28,13 @@ def read_ancestors(hierarchy: str, class_names: Sequence[str]) -> np.ndarray:
       in the columns below.
 
     Raises:
-      ValueError: the file lacks a class, or no class has a parent.
+      ValueError: the file lacks a class, or gives it different parents, or no
+        class has a parent.
     """
     if hierarchy == NAMES:
-        parents = [name.split("/")[:-1] for name in class_names]
+        parents = [_parts(name.rpartition("/")[0]) for name in class_names]
     else:
-        parents_of = {
-            name: [*filter(None, path.split("/"))]
-            for _, (name, path) in rows.read_rows(
-                hierarchy, ["class", "parents"]
-            )
-        }
+        parents_of = _read_parents(hierarchy)
         missing = [name for name in class_names if name not in parents_of]
         exceptions.require(
             not missing,
@@ -64,3 +61,25 @@ def read_ancestors(hierarchy: str, class_names: Sequence[str]) -> np.ndarray:
         }
         columns.append([numbers[ancestor] for ancestor in ancestors])
     return np.array(columns, np.int64).T
+
+
+def _parts(path: str) -> list[str]:
+    """The names in a path; the blanks around them do not count."""
+    return [*filter(None, map(str.strip, path.split("/")))]
+
+
+def _read_parents(path: str) -> dict[str, list[str]]:
+    """The parents of each class of a file, the highest first."""
+    parents_of: dict[str, list[str]] = {}
+    for line, fields in rows.read_rows(path, ["class", "parents"]):
+        # Class names have this spelling of letters with accents.
+        name, field = (unicodedata.normalize("NFC", text) for text in fields)
+        parents = _parts(field)
+        earlier = parents_of.setdefault(name.strip(), parents)
+        exceptions.require(
+            earlier == parents,
+            f"{line} must give {name.strip()} the parents of the row before, "
+            f"{'/'.join(earlier) or 'none'}",
+            "/".join(parents) or "none",
+        )
+    return parents_of

@@ -1,5 +1,7 @@
 """Ancestors of classes, from their names and from a file."""
 
+import unicodedata
+
 import numpy as np
 import pytest
 
@@ -28,3 +30,23 @@ def test_a_file_gives_parents(tmp_path):
         hierarchy.read_ancestors(str(path), ("pug", "emu"))
     with pytest.raises(ValueError, match="some class a parent, got a, b"):
         hierarchy.read_ancestors("names", ("a", "b"))
+
+
+def test_blanks_and_forms_of_accents_make_no_new_parents(tmp_path):
+    path = tmp_path / "parents.csv"
+    text = "class,parents\npoodle,bête/dog\npug , bête / dog\nétoile,bête\n"
+    path.write_text(unicodedata.normalize("NFD", text), encoding="utf-8")
+    ancestors = hierarchy.read_ancestors(str(path), ("poodle", "pug", "étoile"))
+    np.testing.assert_array_equal(ancestors, [[0, 0, 0], [0, 0, 1], [0, 1, 2]])
+    names = ("bête/dog/poodle", "bête / dog/pug", "bête/étoile")
+    np.testing.assert_array_equal(
+        hierarchy.read_ancestors("names", names), ancestors
+    )
+
+
+def test_a_class_has_the_same_parents_in_all_rows(tmp_path):
+    path = tmp_path / "parents.csv"
+    path.write_text("class,parents\ncrane,bird\ncrane,bird\ncrane,machine\n")
+    message = "csv:4 must give crane the parents .* before, bird, got machine"
+    with pytest.raises(ValueError, match=message):
+        hierarchy.read_ancestors(str(path), ("crane",))
