@@ -92,7 +92,10 @@ def read_index(
             return earlier
     index, unlabelled = _read_records(directory, names, features, states)
     if earlier is not None and _may_be_copied(earlier, index):
-        index = dataclasses.replace(earlier, states=states)
+        # Weights have one size in bytes, whatever they are.
+        index = dataclasses.replace(
+            earlier, states=states, weights=index.weights
+        )
     elif unlabelled and not may_lack_labels:
         # It would make all images those of several labels.
         raise exceptions.InvalidValue(
@@ -129,13 +132,15 @@ def parser(
 
 
 def _may_be_copied(earlier: Index, index: Index) -> bool:
-    """Whether the files differ from the earlier ones in their times alone.
+    """Whether the files differ from the earlier ones in time and weights alone.
 
     The earlier index has more than the files: classes without an image, and
-    whether an image may have several labels.
+    whether an image may have several labels. Other features may have the same
+    labels, but of other images.
     """
     return (
-        earlier.examples == index.examples
+        tuple(earlier.features) == tuple(index.features)
+        and earlier.examples == index.examples
         and all(
             earlier.states.get(name, [None])[0] == size
             for name, (size, _) in index.states.items()

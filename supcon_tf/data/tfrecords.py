@@ -68,8 +68,9 @@ def load_tfrecords(
     fields, positions = file_order.fields(
         records(names),
         records(names[part::count]),
-        lambda record: image(record)[0][0],
-        lambda: _keys(directory, index.examples[split]),
+        # The first value; no bytes, and so a bad image, where there is none.
+        lambda record: tf.strings.reduce_join(image(record)[0][:1]),
+        lambda: _keys(directory, index.features[0], index.examples[split]),
         set_name=str(directory),
         example_name=functools.partial(_record_name, index.examples[split]),
         check_images=check_images,
@@ -95,11 +96,19 @@ def load_tfrecords(
     )
 
 
-def _keys(directory: epath.Path, examples: dict[str, int]) -> np.ndarray:
-    """Keys of the file and the position of every example, [examples] uint64."""
+def _keys(
+    directory: epath.Path, feature: str, examples: dict[str, int]
+) -> np.ndarray:
+    """Keys of the image of every example, [examples] uint64.
+
+    They are of the file, the position in it, and the feature of the image.
+    """
+    # Without the name of the usual feature, keys of earlier versions are valid.
+    names = [] if feature == FEATURES[0] else [feature]
     keys = [np.zeros(0, np.uint64)]
     for name, count in sorted(examples.items()):
-        first = np.uint64(cache.key(name, *files.state(directory / name)))
+        state = files.state(directory / name)
+        first = np.uint64(cache.key(name, *state, *names))
         keys.append(first + np.arange(count, dtype=np.uint64))  # may wrap
     return np.concatenate(keys)
 

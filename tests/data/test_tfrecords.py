@@ -172,8 +172,11 @@ def feature(value):
     return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
 
 
-def write_foreign(path, pairs):
-    """As TFDS or the Model Garden write files: no index, other labels."""
+def write_foreign(path, pairs, **others):
+    """As TFDS or the Model Garden write files: no index, other labels.
+
+    `others` are more features of each example.
+    """
     with tf.io.TFRecordWriter(str(path)) as writer:
         for level, label in pairs:
             pixels = tf.fill([8, 8, 3], tf.constant(level, tf.uint8))
@@ -182,6 +185,7 @@ def write_foreign(path, pairs):
                 "label": label.encode() if isinstance(label, str) else label,
             }
             features = {name: feature(values[name]) for name in values}
+            features |= others
             example = tf.train.Example(
                 features=tf.train.Features(feature=features)
             )
@@ -212,6 +216,59 @@ def test_foreign_files(tmp_path, values):
     # More files: another index.
     write_foreign(tmp_path / "x-train.tfrecord-00002-of-00003", [(4, first)])
     assert load(tmp_path, **FOREIGN).num_examples == 5
+
+
+def test_other_features_of_the_same_files(tmp_path):
+    """Their labels are among those of the first; the cache knows both."""
+    mask = feature(tf.io.encode_png(np.full([6, 6, 3], 9, np.uint8)).numpy())
+    others = {"mask": mask, "coarse": feature(1)}
+    for split in ("train", "test"):
+        path = tmp_path / f"{split}-00000-of-00001"
+        write_foreign(path, [(1, 1), (2, 2)], **others)
+    for _ in range(2):
+        source = load(tmp_path, check_images=True, **FOREIGN)
+        assert (source.image_size, source.class_names) == (8, ("1", "2"))
+        assert contents(source) == [(1, 0), (2, 1)]
+        digests = source.digests
+        names = "mask", "coarse", "text"
+        source = load(tmp_path, check_images=True, tfrecord_features=names)
+        assert (source.image_size, source.class_names) == (6, ("1",))
+        assert contents(source) == [(9, 0)] * 2
+        assert not np.isin(source.digests, digests).any()
+
+
+def test_new_weights_of_the_same_images(tmp_path):
+    for weights in ([1, 3], [1, 7]):
+        for split in ("train", "test"):
+            path = tmp_path / f"{split}-00000-of-00001"
+            parts = []
+            for level, weight in enumerate(weights):
+                number = tf.train.FloatList(value=[weight])
+                options = {"image/weight": tf.train.Feature(float_list=number)}
+                write_foreign(path, [(level, level)], **options)
+                parts.append(path.read_bytes())
+            path.write_bytes(b"".join(parts))
+        source = load(tmp_path, **FOREIGN)
+        expected = np.array(weights) / np.mean(weights)
+        np.testing.assert_allclose(source.weights, expected)
+        read = [*map(source.read_weight, source.records(None))]
+        np.testing.assert_allclose(read, expected)
+
+
+def test_a_record_without_an_image_is_a_bad_image(tmp_path):
+    empty = tf.train.Feature(bytes_list=tf.train.BytesList(value=[]))
+    for split in ("train", "test"):
+        path = tmp_path / f"{split}-00000-of-00001"
+        write_foreign(path, [(1, 1)], image=empty)
+        last = path.read_bytes()
+        write_foreign(path, [(1, 1), (2, 2)])
+        path.write_bytes(path.read_bytes() + last)
+    with pytest.raises(ValueError, match="00001:3 .*JPEG or PNG, got 0 bytes"):
+        load(tmp_path, check_images=True, **FOREIGN)
+    options = {"check_images": True, "skip_bad_images": True}
+    source = load(tmp_path, **options, **FOREIGN)
+    assert source.skipped == ("train-00000-of-00001:3",)
+    assert contents(source) == [(1, 0), (2, 1)]
 
 
 def test_mistakes_are_named(tmp_path):
