@@ -189,7 +189,8 @@ def by_index(
       values: [num_examples, ...], such as images or paths; kept in memory once.
       labels: [num_examples] integers, or [num_examples, classes] 0 or 1.
       finish: from a value to an image, or to the contents of its file.
-      weights: of `Source`.
+      weights: [num_examples] float32; they are scaled to a mean of 1, that of
+        these examples alone, unless all are 0. None for equal weights.
 
     Returns:
       `num_examples`, `records`, `read`, `labels`, `is_multi_label`, `weights`
@@ -200,6 +201,10 @@ def by_index(
     all_values = tf.convert_to_tensor(values)
     kind = np.int32 if labels.ndim == 1 else np.uint8
     all_labels = tf.convert_to_tensor(labels.astype(kind))
+    if weights is not None and weights.any():
+        # Else a rare example of a great weight, left out, would leave hardly
+        # any loss to the others.
+        weights = weights / weights.mean()
     ones = np.ones(len(labels), np.float32)
     all_weights = tf.convert_to_tensor(ones if weights is None else weights)
     return {

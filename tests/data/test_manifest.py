@@ -134,7 +134,22 @@ def test_weights_come_with_the_views(images):
     part = subsets.subset(train, [2, 4, 7, 8])
     options = {"image_size": 8, "crop_area": None}
     for _, labels, weights in data.make_views(part, 2, **options).take(4):
-        np.testing.assert_allclose(weights, labels.numpy() / 4.5, rtol=1e-6)
+        np.testing.assert_allclose(weights, labels.numpy() / 5.25, rtol=1e-6)
+
+
+def test_weights_have_a_mean_of_1_without_the_images_left_out(images):
+    (images / "images/9.png").write_bytes(b"no image")
+    rows = "path,label,split,weight\n" + "".join(
+        f"images/{i}.png,{i % 2},{'test' if i < 2 else 'train'},"
+        f"{1000 if i == 9 else i}\n"
+        for i in range(10)
+    )
+    train = load(images, "a.csv", rows, skip_bad_images=True)
+    assert train.skipped == ("images/9.png",)
+    np.testing.assert_allclose(train.weights, np.arange(2, 9) / 5)
+    kept, held_out = data.train_and_validation(train, 0.5)
+    assert kept.weights.mean() == pytest.approx(1)
+    assert held_out.weights.mean() == pytest.approx(1)
 
 
 @pytest.mark.parametrize(

@@ -364,7 +364,8 @@ def test_weights_are_written_and_read(tmp_path):
     np.testing.assert_allclose(written.weights, weights[gray], rtol=1e-6)
     assert load(tmp_path, "test").weights is None
     in_memory = subsets.subset(written, np.arange(3, 20))
-    np.testing.assert_array_equal(in_memory.weights, written.weights[3:])
+    rest = written.weights[3:]
+    np.testing.assert_allclose(in_memory.weights, rest / rest.mean())
     part = load(tmp_path, shard=(1, 3))
     unchanged = {"crop_area": None, "horizontal_flip": False}
     views = data.make_views(part, 6, shard=(1, 3), **unchanged)
