@@ -174,14 +174,15 @@ def _make_source(
 
 
 def _read(path: str) -> _Table:
-    paths: dict[str, None] = {}  # in order, to find repeated ones
+    paths: list[str] = []
+    earlier: set[str] = set()  # the paths, each in one spelling
     texts: dict[str, int] = {}
     splits, field_ids, weights = [], [], []
     is_multi_label = False
     columns = "label", "labels", "split", "weight"
     for line, fields in rows.read_rows(path, ["path"], columns, "labels"):
         name, label, labels, split, weight = fields
-        _check_path(line, name, paths)
+        _check_path(line, name, earlier)
         if labels is None and not (label or "").strip():
             exceptions.require(
                 False, f"{line} must have a label or labels", repr(label)
@@ -197,13 +198,14 @@ def _read(path: str) -> _Table:
         is_multi_label |= labels is not None
         text = (label if labels is None else labels).strip()
         text = unicodedata.normalize("NFC", text)
-        paths[name] = None
+        paths.append(name)
+        earlier.add(_one_spelling(name))
         splits.append(partition.split_of(split or "") or "")
         field_ids.append(texts.setdefault(text, len(texts)))
         weights.append(1.0 if weight is None else _weight(line, weight))
     label_fields.check_separator(path, list(texts), is_multi_label)
     return _Table(
-        list(paths),
+        paths,
         np.array(splits, str),
         list(texts),
         np.array(field_ids, np.int64),
@@ -214,7 +216,7 @@ def _read(path: str) -> _Table:
 
 def _check_path(line: str, name: str, earlier: Collection[str]) -> None:
     """Raises ValueError for an empty, repeated or unreadable path."""
-    if not name or name in earlier:
+    if not name or _one_spelling(name) in earlier:
         rule = "a path" if not name else "another path than those before"
         exceptions.require(False, f"{line} must have {rule}", repr(name))
     scheme, is_address, _ = name.partition("://")
@@ -224,6 +226,16 @@ def _check_path(line: str, name: str, earlier: Collection[str]) -> None:
             f"TensorFlow reads, such as gs://, got {name}: download the images "
             "of web addresses first"
         )
+
+
+def _one_spelling(path: str) -> str:
+    """The path as text that is equal for all spellings that name one file.
+
+    `./a.jpg` and `a.jpg` are one file, as are both forms of an accent.
+    """
+    if not path.isascii():
+        path = unicodedata.normalize("NFC", path)
+    return path if "://" in path else os.path.normpath(path)
 
 
 def _weight(line: str, text: str) -> float:

@@ -90,9 +90,9 @@ def read_rows(
         joined by `SEPARATOR`; the others may be lists of a single value.
 
     Raises:
-      ValueError: there is no such file or column, a line is not UTF-8, has too
-        few fields, or more than the first line; the message names file and
-        line.
+      ValueError: there is no such file or column, or two of one name, a line
+        is not UTF-8, has too few fields, or more than the first line, or a
+        value of a list has a `SEPARATOR`; the message names file and line.
     """
     file = epath.Path(files.expanded(path))
     is_list = _kind(file) in SUFFIXES
@@ -152,7 +152,15 @@ def _json_rows(
                 f"{listed} for several values",
                 value,
             )
-            fields.append(SEPARATOR.join(map(str, values)))
+            texts = [*map(str, values)]
+            exceptions.require(
+                not isinstance(value, list)
+                or not any(SEPARATOR in text for text in texts),
+                f"{location} must have values without {SEPARATOR} in a list of "
+                f"{column}, as {SEPARATOR} separates labels",
+                value,
+            )
+            fields.append(SEPARATOR.join(texts))
         yield location, fields
 
 
@@ -172,6 +180,13 @@ def _table_rows(
                 column in header,
                 f"{location}, the header, must have a column {column}; rename "
                 "one, or number the columns of texts without a header from 0",
+                ", ".join(header),
+            )
+        for column in (*wanted, *optional):
+            exceptions.require(
+                header.count(column) <= 1,
+                f"{location}, the header, must have one column {column}; "
+                "rename those that are not to be read",
                 ", ".join(header),
             )
         columns = [header.index(column) for column in wanted]

@@ -158,6 +158,10 @@ def test_weights_have_a_mean_of_1_without_the_images_left_out(images):
         ("images/0.png,a,train,1\nimages/1.png,a\n", "a.csv:3 must have 4 fie"),
         ("images/0.png,a,train,1\nimages/0.png,b,test,1\n",
          "a.csv:3 must have another path than those before, got 'images/0.png"),
+        ("images/0.png,a,train,1\n./images//0.png,b,test,1\n",
+         "a.csv:3 must have another path .* got './images//0.png'"),
+        ("images/\xe9.png,a,train,1\nimages/e\u0301.png,b,test,1\n",
+         "a.csv:3 must have another path than those before"),
         (",a,train,1\n", "a.csv:2 must have a path, got ''"),
         ("images/0.png,,train,1\n", "a.csv:2 must have a label or labels, got"),
         ("images/0.png,a,first,1\n", "a.csv:2 must have a split of train and"),
@@ -215,6 +219,12 @@ def test_the_end_of_a_name_may_have_capitals(images):
 def test_files_that_are_wrong(images):
     with pytest.raises(ValueError, match="a.csv:1, the header, must .* path"):
         load(images, "a.csv", "file,label\nimages/0.png,a\n")
+    twice = "path,label,label,split\nimages/0.png,a,b,train\n"
+    with pytest.raises(ValueError, match="a.csv:1, .* one column label; rena"):
+        load(images, "a.csv", twice)
+    lines = '{"path": "images/0.png", "labels": ["a|b", "c"]}'
+    with pytest.raises(ValueError, match=r"a.jsonl:1 .* without \| in a li"):
+        load(images, "a.jsonl", lines)
     with pytest.raises(ValueError, match="must be a file .tsv, .csv, .jsonl"):
         data.load("manifest", "train", str(images))
     mixed = '{"path": "images/0.png", "label": "a", "split": "train"}\n'
