@@ -198,6 +198,12 @@ def _plain(name: str) -> str:
 def check_class_names(names: Sequence[str], data_name: str) -> None:
     """Raises ValueError for names that are no line of text each."""
     for name in names:
+        exceptions.require(
+            isinstance(name, str),
+            f"{data_name} must have classes that are called by texts, such as "
+            "str(name)",
+            repr(name),
+        )
         encodable = name.encode("utf-8", "ignore").decode()
         exceptions.require(
             name.strip() and encodable.splitlines() == [name],

@@ -281,6 +281,11 @@ def from_arrays(
         )
         class_names = [str(label) for label in range(int(labels.max()) + 1)]
     exceptions.require(
+        not isinstance(class_names, str),
+        "`class_names` must be a list of names",
+        repr(class_names),
+    )
+    exceptions.require(
         0 <= labels.min() <= labels.max() < len(class_names),
         f"`labels` must be in 0..{len(class_names) - 1}",
         f"{labels.min()}..{labels.max()}",
