@@ -146,7 +146,8 @@ class PartSettings(Settings):
     images_per_label: int | None = setting(None, at_least=1)
     """Training images of each label, drawn at random; default: all."""
     train_fraction: float | None = setting(None, above=0, at_most=1)
-    """Share of the training images of each label, drawn at random."""
+    """Share of the training images of each label, drawn at random, at least one
+    of each."""
     imbalance: str = setting("none", choices=("none", "exponential"))
     """Long tail: from the first label to the last the training images become
     fewer, exponentially, as in CIFAR-10-LT."""

@@ -110,7 +110,9 @@ def flip_labels(
       [examples] int64.
     """
     labels = np.array(labels, np.int64)
-    exceptions.require(num_classes >= 2, "`num_classes` must be 2", num_classes)
+    exceptions.require(
+        num_classes >= 2, "`num_classes` must be >= 2", num_classes
+    )
     rng = np.random.default_rng(seed)
     positions = rng.permutation(len(labels))[: round(share * len(labels))]
     offsets = rng.integers(1, num_classes, len(positions))
@@ -222,22 +224,52 @@ def hold_out(
     Raises:
       ValueError: `fraction` is not in (0, 1), or no class has two examples.
     """
-    labels = np.asarray(labels)
-    exceptions.require(
-        0 < fraction < 1, "`fraction` must be in (0, 1)", fraction
-    )
-    if labels.ndim == 2:
-        sizes = np.where(labels, labels.sum(axis=0, dtype=int), len(labels) + 1)
-        labels = np.where(labels.any(axis=1), sizes.argmin(axis=1), -1)
+    labels = _drawing_classes(labels)
     classes, sizes = np.unique(labels, return_counts=True)
+    counts = _shares(sizes, fraction)
     exceptions.require(
         sizes.max(initial=0) > 1,
         "`labels` must have a class of two examples",
         f"{len(labels)} examples of as many classes",
     )
-    counts = np.maximum(np.round(sizes * fraction).astype(int), 1)
-    held_out = _draw(labels, classes, np.minimum(counts, sizes - 1), seed)
+    held_out = _draw(labels, classes, counts, seed)
     return np.setdiff1d(np.arange(len(labels)), held_out), held_out
+
+
+def draw_share(labels: npt.ArrayLike, fraction: float, seed: int) -> np.ndarray:
+    """Draws a share of every class: the examples that `hold_out` holds out.
+
+    A class of a single example, which `hold_out` keeps, gives this example, so
+    that no class is lost. The arguments are those of `hold_out`.
+
+    Returns:
+      Positions in `labels`, rising.
+
+    Raises:
+      ValueError: `fraction` is not in (0, 1).
+    """
+    labels = _drawing_classes(labels)
+    classes, sizes = np.unique(labels, return_counts=True)
+    counts = np.maximum(_shares(sizes, fraction), 1)
+    return _draw(labels, classes, counts, seed)
+
+
+def _drawing_classes(labels: npt.ArrayLike) -> np.ndarray:
+    """The class by which `hold_out` counts each example, [examples]."""
+    labels = np.asarray(labels)
+    if labels.ndim == 2:
+        sizes = np.where(labels, labels.sum(axis=0, dtype=int), len(labels) + 1)
+        labels = np.where(labels.any(axis=1), sizes.argmin(axis=1), -1)
+    return labels
+
+
+def _shares(sizes: np.ndarray, fraction: float) -> np.ndarray:
+    """The examples that `hold_out` holds out of classes of these sizes."""
+    exceptions.require(
+        0 < fraction < 1, "`fraction` must be in (0, 1)", fraction
+    )
+    counts = np.maximum(np.round(sizes * fraction).astype(int), 1)
+    return np.minimum(counts, sizes - 1)
 
 
 def train_and_validation(

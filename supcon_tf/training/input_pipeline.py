@@ -116,7 +116,7 @@ def _draw_images(
             count, labels, images.class_names, settings.draw
         )
     elif is_part:
-        _, positions = subsets.hold_out(labels, fraction, settings.draw)
+        positions = subsets.draw_share(labels, fraction, settings.draw)
     if has_tail:
         ratio = settings.imbalance_ratio
         tail = subsets.draw_long_tail(labels[positions], ratio, settings.draw)

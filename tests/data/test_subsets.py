@@ -85,6 +85,17 @@ def test_of_several_labels_the_rarest_gives_its_share():
     assert np.bincount(kinds, minlength=4).tolist() == [4, 2, 1, 1]
 
 
+def test_a_share_is_drawn_of_a_class_of_one_example_too():
+    """The others give what they would hold out."""
+    labels = [0, 1, 0, 0, 2, 0, 2]
+    drawn = subsets.draw_share(labels, 0.5, seed=5)
+    _, held_out = subsets.hold_out(labels, 0.5, seed=5)
+    assert drawn.tolist() == sorted([1, *held_out])
+    assert subsets.draw_share([0, 1, 2], 0.5, seed=0).tolist() == [0, 1, 2]
+    with pytest.raises(ValueError, match=r"`fraction` must be .*, got 1"):
+        subsets.draw_share(labels, 1, seed=0)
+
+
 def test_positions_rise(source):
     for positions in ([], [1, 1], [3, 2], [-1], [22]):
         rule = "ascending, each once, in 0..21" if positions else "not be empty"

@@ -97,6 +97,15 @@ def test_a_part_of_the_training_images_is_drawn():
     assert digits_source(train_fraction=1).num_examples == sizes.sum()
 
 
+def test_a_share_of_the_images_has_every_class():
+    """Also a class of one image, which would never be trained."""
+    images = np.zeros([9, 8, 8, 3], np.uint8)
+    source = data.from_arrays(images, [0, 0, 0, 0, 1, 2, 2, 2, 2])
+    settings = config.PretrainSettings("x", train_fraction=0.5)
+    drawn = input_pipeline._draw_images(settings, source)
+    assert np.bincount(drawn.labels).tolist() == [2, 1, 2]
+
+
 def test_more_images_than_there_are_cannot_be_drawn():
     with pytest.raises(ValueError, match="--images_per_label must be at most"):
         digits_source(images_per_label=500)
