@@ -177,7 +177,11 @@ def _kind_of(dataset: str) -> tuple[str, str | None]:
         return dataset, None
     path = files.expanded(dataset, "dataset")
     if os.path.isdir(path):
-        has_records = any("-of-" in file.name for file in files.children(path))
+        # A folder birds-of-prey is a class.
+        has_records = any(
+            "-of-" in file.name and not file.is_dir()
+            for file in files.children(path)
+        )
         return "tfrecord" if has_records else "folder", path
     if os.path.isfile(path):
         return datasets.name_by_path(path, "manifest"), path

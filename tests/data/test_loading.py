@@ -45,6 +45,12 @@ def shades(source):
     return {int(data.decode_image(image)[0, 0, 0]) for image, _ in examples}
 
 
+def test_a_class_may_be_called_as_files_of_records(photos):
+    (photos / "train/dog").rename(photos / "train/birds-of-prey")
+    source = data.load(photos / "train", check_images=False)
+    assert source.class_names == ("birds-of-prey", "cat")
+
+
 @pytest.mark.slow(but=["False-str", "True-Path"])
 @pytest.mark.parametrize("kind", [str, pathlib.Path])
 @pytest.mark.parametrize("is_manifest", [False, True])
