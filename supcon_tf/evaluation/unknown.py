@@ -17,8 +17,8 @@ def read(
 ) -> data.Source | None:
     """The images of --unknown_data, whose classes do not count.
 
-    By default the test images of the run's --unknown_classes; None for a run
-    without.
+    By default the test images of the run's --unknown_classes; None where there
+    are none.
 
     Raises:
       ValueError: the images cannot be read, or some are images of the run, or
@@ -27,7 +27,7 @@ def read(
     if not settings.unknown_data:
         if run.is_of_texts or settings.bank_images == 0:
             return None
-        return input_pipeline.unknown_source(run.data_settings)
+        return _images_of_unknown_classes(run.data_settings)
     run.check_rgb("--unknown_data")
     run.check_one_label("--unknown_data")
     run.check_seen_classes("--unknown_data")
@@ -48,6 +48,17 @@ def read(
             "are known",
             f"{len(shared)} of {images.num_examples} that are",
         )
+    return images
+
+
+def _images_of_unknown_classes(
+    settings: config.DataSettings,
+) -> data.Source | None:
+    """The test images of --unknown_classes; says that there are none."""
+    images = input_pipeline.unknown_source(settings)
+    if images is None and settings.unknown_classes:
+        names = exceptions.listed(settings.unknown_classes)
+        console.print_line("unknown", f"not scored: no test images of {names}")
     return images
 
 

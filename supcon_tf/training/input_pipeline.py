@@ -42,11 +42,16 @@ def source(
 
 
 def unknown_source(settings: config.DataSettings) -> data.Source | None:
-    """The test images of --unknown_classes; None for no such class."""
-    if not settings.unknown_classes:
+    """The test images of --unknown_classes; None where there are none."""
+    names = settings.unknown_classes
+    if not names:
         return None
     images = all_images(settings, "test")
-    return subsets.select_classes(images, settings.unknown_classes)
+    classes = [*map(images.class_names.index, names)]
+    # The hash may have left a rare class without a test image.
+    if not np.isin(subsets.labels_of(images), classes).any():
+        return None
+    return subsets.select_classes(images, names)
 
 
 def _remaining_classes(

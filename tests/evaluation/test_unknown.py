@@ -114,6 +114,22 @@ def test_classes_can_be_held_out_of_a_run(tiny_settings, tmp_path):
             input_pipeline.source(tiny_settings(unknown_classes=names), "train")
 
 
+def test_unknown_classes_without_test_images_are_not_scored(
+    tiny_settings, image_folder, tmp_path, capsys
+):
+    """The run has been trained by then: all other scores remain."""
+    shutil.copytree(image_folder, tmp_path / "images")
+    shutil.rmtree(tmp_path / "images/test/mid")
+    settings = tiny_settings(
+        data_dir=tmp_path / "images", unknown_classes=("mid",), epochs=0
+    )
+    training.pretrain(settings)
+    run = training.Run.open(settings.run_dir)
+    path = run_files.RunDirectory(settings.run_dir)
+    assert unknown.read(settings_of(path), run) is None
+    assert "not scored: no test images of mid" in capsys.readouterr().out
+
+
 def test_bad_images_are_refused_or_skipped(
     finished_run, tmp_path, unknown_folder, capsys
 ):
