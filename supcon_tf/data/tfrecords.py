@@ -76,6 +76,7 @@ def load_tfrecords(
         check_images=check_images,
         skip_bad_images=skip_bad_images,
     )
+    _check_files_of_workers(index.examples[split], positions, count, directory)
     mean, weights = 1.0, index.weights.get(split)
     if weights is not None:
         weights = np.array(weights, np.float32)[positions]
@@ -93,6 +94,31 @@ def load_tfrecords(
         read_weight=_weight_reader(mean),
         faults=lambda: _faults(directory, names, index.states),
         **{"image_size": index.image_size} | fields,
+    )
+
+
+def _check_files_of_workers(
+    examples: dict[str, int],
+    positions: np.ndarray,
+    num_workers: int,
+    directory: epath.Path,
+) -> None:
+    """Raises ValueError for a worker without images: it would wait for ever.
+
+    Args:
+      examples: the number of each file of a split, by name.
+      positions: of the examples that are kept.
+      num_workers: each of which reads every `num_workers`-th file.
+      directory: of the files.
+    """
+    counts = [examples[name] for name in sorted(examples)]
+    files_of = np.repeat(np.arange(len(counts)), counts)[positions]
+    num_busy = len(np.unique(files_of % num_workers))
+    exceptions.require(
+        num_busy == num_workers,
+        f"{directory} must have images in the files of each of the "
+        f"{num_workers} workers; sharing by element has no such limit",
+        f"images for {num_busy}",
     )
 
 

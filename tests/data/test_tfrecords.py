@@ -83,6 +83,18 @@ def test_workers_share_the_files(tmp_path):
         load(tmp_path, shard=(0, 5))
 
 
+def test_a_worker_must_have_images(tmp_path):
+    """It would look for a first image for ever."""
+    write(tmp_path, shard_examples=10)
+    (tmp_path / "train-00001-of-00002").write_bytes(b"")
+    assert load(tmp_path).num_examples == 10
+    for index in range(2):  # else one worker would wait for the other
+        with pytest.raises(
+            ValueError, match="images in the files of each of the 2 .* for 1$"
+        ):
+            load(tmp_path, shard=(index, 2))
+
+
 def test_a_stopped_writer_goes_on(tmp_path):
     """The same files as without a stop, and those that were whole stay."""
     write(tmp_path / "whole", shard_examples=6)
