@@ -193,7 +193,9 @@ def _read_records(
       The index, and FILE:NUMBER of the first example without a label; "" where
       there is none, or where examples have several.
     """
-    compression, kind = _format(directory / names["train"][0], features)
+    compression, kind = _format(
+        [directory / name for name in names["train"]], features
+    )
     _, label, text = features
     parse = parser({label: kind, text: tf.string, WEIGHT: tf.float32})
     labels: dict[str, dict[int | str, str]] = {"train": {}, "test": {}}
@@ -238,21 +240,17 @@ def _read_records(
     return index, unlabelled if label_counts <= {0, 1} else ""
 
 
-def _format(path: epath.Path, features: Sequence[str]) -> tuple[str, tf.DType]:
-    """The compression of a file, and the type of its labels: int64 or string.
+def _format(
+    paths: Sequence[epath.Path], features: Sequence[str]
+) -> tuple[str, tf.DType]:
+    """The compression of files, and the type of their labels: int64 or string.
 
-    The first example decides.
+    The first example decides; files before it are empty.
     """
-    for compression in _COMPRESSIONS:
-        dataset = records(path.parent, compression, [path.name])
-        with contextlib.suppress(tf.errors.OpError):
-            record = next(dataset.as_numpy_iterator(), b"")
+    for path in paths:
+        compression, record = _first_record(path)
+        if record:
             break
-    else:
-        raise exceptions.InvalidValue(
-            f"{path} must be a TFRecord file, plain or compressed by GZIP or "
-            "ZLIB, got other bytes"
-        )
     image, label, _ = features
     try:
         stored = tf.train.Example.FromString(record).features.feature
@@ -266,6 +264,18 @@ def _format(path: epath.Path, features: Sequence[str]) -> tuple[str, tf.DType]:
     )
     is_text = stored[label].HasField("bytes_list")
     return compression, tf.string if is_text else tf.int64
+
+
+def _first_record(path: epath.Path) -> tuple[str, bytes]:
+    """The compression of a file, and its first example; b"" for none."""
+    for compression in _COMPRESSIONS:
+        dataset = records(path.parent, compression, [path.name])
+        with contextlib.suppress(tf.errors.OpError):
+            return compression, next(dataset.as_numpy_iterator(), b"")
+    raise exceptions.InvalidValue(
+        f"{path} must be a TFRecord file, plain or compressed by GZIP or "
+        "ZLIB, got other bytes"
+    )
 
 
 def _label_names(

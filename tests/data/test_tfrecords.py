@@ -95,6 +95,19 @@ def test_a_worker_must_have_images(tmp_path):
             load(tmp_path, shard=(index, 2))
 
 
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+def test_the_first_file_may_be_empty(tmp_path, compression):
+    write(tmp_path, shard_examples=10)
+    for path in tmp_path.glob("*-of-*"):
+        examples = [*tf.data.TFRecordDataset(str(path)).as_numpy_iterator()]
+        if path.name.startswith("train-00000"):
+            examples = []
+        with tf.io.TFRecordWriter(str(path), compression) as writer:
+            for example in examples:
+                writer.write(example)
+    assert load(tmp_path).num_examples == 10
+
+
 def test_a_stopped_writer_goes_on(tmp_path):
     """The same files as without a stop, and those that were whole stay."""
     write(tmp_path / "whole", shard_examples=6)
