@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
 import tensorflow as tf
 
 from supcon_tf import exceptions
@@ -205,12 +206,12 @@ def crop_boxes(
     Begins are y, x, 0; sizes are height, width, -1 for all channels.
     """
     exceptions.require(
-        0.0 < area[0] <= area[1] <= 1.0,
+        _is_range(area) and area[1] <= 1.0,
         "`area` must be 0 < low <= high <= 1",
         area,
     )
     exceptions.require(
-        0.0 < aspect[0] <= aspect[1], "`aspect` must be 0 < low <= high", aspect
+        _is_range(aspect), "`aspect` must be 0 < low <= high", aspect
     )
     draws = [
         tf.image.stateless_sample_distorted_bounding_box(
@@ -236,6 +237,11 @@ def crop_boxes(
     central = tf.stack([(height - side) // 2, (width - side) // 2, 0])
     begins = tf.where(is_whole, central, begins)
     return begins, tf.where(is_whole, tf.stack([side, side, -1]), extents)
+
+
+def _is_range(numbers: tuple[float, float]) -> bool:
+    """Whether these are two rising numbers above 0."""
+    return np.shape(numbers) == (2,) and 0.0 < numbers[0] <= numbers[1]
 
 
 def cut_views(

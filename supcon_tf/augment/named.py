@@ -65,9 +65,9 @@ def policy(
     if is_layer or keras_2.is_keras_3(augmentation):
         return _LayerPolicy(augmentation)
     exceptions.require(
-        callable(augmentation),
+        callable(augmentation) and not isinstance(augmentation, type),
         "`augmentation` must be a name, a layer of Keras or a policy(images, "
-        "seeds)",
+        "seeds), not the class of one",
         augmentation,
     )
     return augmentation

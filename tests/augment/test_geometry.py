@@ -149,6 +149,7 @@ def test_errors():
     for function, arguments, message in (
         (crop, (image, seed, 8, (0.0, 1.0)), "`area` must be 0 < low"),
         (crop, (image, seed, 8, (0.5, 0.2)), r"got \(0.5, 0.2\)"),
+        (crop, (image, seed, 8, 0.5), "`area` must be 0 < low .*, got 0.5"),
         (crop, (image, seed, 8, (0.1, 1), (2.0, 1.0)), "`aspect` must be 0 <"),
         (crop, (image, seed, 0), "`size` must be at least 1 pixel, got 0"),
         (central, (tf.cast(image, tf.int32), 8), f"`image` {kinds} .* int32"),

@@ -38,6 +38,12 @@ def test_policies_are_returned_unchanged():
     assert augment.policy(None) is None
 
 
+@pytest.mark.parametrize("kind", [augment.AutoAugment, keras.layers.RandomFlip])
+def test_a_class_is_no_policy(kind):
+    with pytest.raises(ValueError, match="not the class of one, got <class"):
+        augment.policy(kind)
+
+
 LAYERS = {
     "flip": lambda: keras.layers.RandomFlip("horizontal"),
     "brightness": lambda: keras.layers.RandomBrightness(0.9),
