@@ -119,14 +119,14 @@ def records(
 
 
 def parser(
-    kinds: dict[str, tf.DType],
+    *kinds: tuple[str, tf.DType],
 ) -> Callable[[tf.Tensor], list[tf.Tensor]]:
     """From a serialized example to features, each of any number of values."""
-    specs = {name: tf.io.RaggedFeature(kind) for name, kind in kinds.items()}
+    specs = {name: tf.io.RaggedFeature(kind) for name, kind in kinds}
 
     def parse(record: tf.Tensor) -> list[tf.Tensor]:
         parsed = tf.io.parse_single_example(record, specs)
-        return [parsed[name] for name in kinds]
+        return [parsed[name] for name, _ in kinds]
 
     return parse
 
@@ -197,7 +197,9 @@ def _read_records(
         [directory / name for name in names["train"]], features
     )
     _, label, text = features
-    parse = parser({label: kind, text: tf.string, WEIGHT: tf.float32})
+    # Texts may be labels and names at once.
+    text_kind = kind if text == label else tf.string
+    parse = parser((label, kind), (text, text_kind), (WEIGHT, tf.float32))
     labels: dict[str, dict[int | str, str]] = {"train": {}, "test": {}}
     examples: dict[str, dict[str, int]] = {"train": {}, "test": {}}
     weights: dict[str, list[float]] = {"train": [], "test": []}
@@ -283,7 +285,7 @@ def _label_names(
 ) -> Iterator[tuple[int | str, str]]:
     """Labels of an example with their names, which default to the labels."""
     decoded = [_decode(value) for value in values]
-    names = [_decode(text) for text in texts]
+    names = [str(_decode(text)) for text in texts]
     if len(names) != len(decoded):
         names = map(str, decoded)
     return zip(decoded, names, strict=True)

@@ -64,7 +64,7 @@ def load_tfrecords(
     records = functools.partial(
         tfrecord_index.records, directory, index.compression
     )
-    image = tfrecord_index.parser({index.features[0]: tf.string})
+    image = tfrecord_index.parser((index.features[0], tf.string))
     fields, positions = file_order.fields(
         records(names),
         records(names[part::count]),
@@ -178,7 +178,7 @@ def _reader(
     values = tf.constant(values, tf.string if is_text else tf.int64)
     classes = tf.constant([class_names.index(name) for name in names])
     image, label, _ = index.features
-    parse = tfrecord_index.parser({image: tf.string, label: values.dtype})
+    parse = tfrecord_index.parser((image, tf.string), (label, values.dtype))
 
     def read(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         contents, labels = parse(record)
@@ -195,5 +195,5 @@ def _reader(
 
 def _weight_reader(mean: float) -> Callable[[tf.Tensor], tf.Tensor]:
     """Makes `Source.read_weight`; weights are scaled to a mean of 1."""
-    parse = tfrecord_index.parser({tfrecord_index.WEIGHT: tf.float32})
+    parse = tfrecord_index.parser((tfrecord_index.WEIGHT, tf.float32))
     return lambda record: parse(record)[0][0] / tf.constant(mean, tf.float32)

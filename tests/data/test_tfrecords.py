@@ -95,6 +95,16 @@ def test_a_worker_must_have_images(tmp_path):
             load(tmp_path, shard=(index, 2))
 
 
+@pytest.mark.parametrize("values", [(7, 3), ("tabby", "poodle")])
+def test_a_label_may_be_its_own_name(tmp_path, values):
+    for split in ("train", "test"):
+        path = tmp_path / f"{split}-00000-of-00001"
+        write_foreign(path, [*enumerate(values)])
+    source = load(tmp_path, tfrecord_features=("image", "label", "label"))
+    assert source.class_names == tuple(sorted(map(str, values)))
+    assert contents(source) == [(0, 1), (1, 0)]
+
+
 @pytest.mark.parametrize("compression", ["", "GZIP"])
 def test_the_first_file_may_be_empty(tmp_path, compression):
     write(tmp_path, shard_examples=10)
