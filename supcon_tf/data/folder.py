@@ -77,6 +77,9 @@ def load_folder(
     paths, labels, ignored = _list_files(
         data_dir, folder, class_names, may_be_empty, check_images
     )
+    # Images without a class would be missed in silence.
+    loose = image_names.list_folder(os.path.join(data_dir, folder)).images
+    ignored = [os.path.join(folder, name) for name in loose] + ignored
     note = ""
     if not splits and split_by == "image":
         is_test = partition.is_test(paths, labels, test_fraction, split_seed)

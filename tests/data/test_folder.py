@@ -201,6 +201,10 @@ def test_files_of_other_kinds_are_no_images(image_root):
     assert source.ignored == (
         "train/cat/a.webp", "train/dog/Thumbs.db", "train/dog/notes.txt",
     )  # fmt: skip
+    write_image(image_root / "train/a.png")  # of no class
+    write_image(image_root / "b.png")  # of no split
+    assert load(image_root).ignored[0] == "train/a.png"
+    assert len(load(image_root).ignored) == 4
     for path in (image_root / "train/cat").glob("*.png"):
         path.unlink()
     with pytest.raises(
