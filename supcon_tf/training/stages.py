@@ -76,9 +76,28 @@ def _splits(
     shard = devices.file_shard(settings, strategy)
     train = input_pipeline.source(settings, "train", shard)
     test = input_pipeline.source(settings, "test")
+    _check_same_classes(train, test)
     if settings.uses_labels:
         _check_learnable(train)
     return {"train": train, "test": test}
+
+
+def _check_same_classes(train: data.Source, test: data.Source) -> None:
+    """Raises ValueError for splits with other classes, but not entirely others.
+
+    A user's function may name the classes that it finds in a split: labels of
+    the test split would then be those of other classes.
+    """
+    names, test_names = train.class_names, test.class_names
+    differences = [f"- {name}" for name in names if name not in test_names]
+    differences += [f"+ {name}" for name in test_names if name not in names]
+    exceptions.require(
+        names == test_names or set(names).isdisjoint(test_names),
+        f"{train.name} must have the same classes in both splits, or others "
+        "alone in the test split",
+        "a difference (- only in train, + only in test): "
+        f"{exceptions.listed(differences) or 'the order'}",
+    )
 
 
 def _check_learnable(images: data.Source) -> None:

@@ -15,6 +15,7 @@ from PIL import Image
 import supcon_tf
 from supcon_tf import (
     config,
+    data,
     distribute,
     evaluation,
     models,
@@ -227,6 +228,30 @@ def test_labels_of_a_single_class_teach_nothing(
             training.pretrain(tiny_settings(**options))
     options = {"data_dir": str(tmp_path), "objective": "simclr"}
     assert jobs.prepare(tiny_settings(**options), stages._splits)
+
+
+@pytest.mark.parametrize(
+    "names, message",
+    [
+        ("ac", "arrays must have the same classes in both .*: - b$"),
+        ("abd", "only in test.: - c, [+] d$"),
+        ("acb", "a difference .*: the order$"),
+    ],
+)
+def test_splits_of_other_classes_begin_no_run(monkeypatch, names, message):
+    """As of a user's function that looks for the classes in each split."""
+
+    def load(_, split, *options):
+        split_names = [*(names if split == "test" else "abc")]
+        images = np.zeros([len(split_names), 8, 8, 3], np.uint8)
+        return data.from_arrays(images, range(len(split_names)), split_names)
+
+    monkeypatch.setattr(input_pipeline, "source", load)
+    settings = config.PretrainSettings("x", batch_size=2)
+    with pytest.raises(ValueError, match=message):
+        jobs.prepare(settings, stages._splits)
+    names = "xy"  # entirely others: for retrieval
+    assert stages._splits(settings, tf.distribute.get_strategy())
 
 
 def test_a_linear_stage_that_cannot_begin_leaves_nothing(
