@@ -7,7 +7,7 @@ import itertools
 import math
 import os
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -182,7 +182,8 @@ def _read(path: str) -> _Table:
     columns = "label", "labels", "split", "weight"
     for line, fields in rows.read_rows(path, ["path"], columns, "labels"):
         name, label, labels, split, weight = fields
-        _check_path(line, name, earlier)
+        spelling = _one_spelling(name)
+        _check_path(line, name, spelling in earlier)
         if labels is None and not (label or "").strip():
             exceptions.require(
                 False, f"{line} must have a label or labels", repr(label)
@@ -199,7 +200,7 @@ def _read(path: str) -> _Table:
         text = (label if labels is None else labels).strip()
         text = unicodedata.normalize("NFC", text)
         paths.append(name)
-        earlier.add(_one_spelling(name))
+        earlier.add(spelling)
         splits.append(partition.split_of(split or "") or "")
         field_ids.append(texts.setdefault(text, len(texts)))
         weights.append(1.0 if weight is None else _weight(line, weight))
@@ -214,9 +215,9 @@ def _read(path: str) -> _Table:
     )
 
 
-def _check_path(line: str, name: str, earlier: Collection[str]) -> None:
+def _check_path(line: str, name: str, is_repeated: bool) -> None:
     """Raises ValueError for an empty, repeated or unreadable path."""
-    if not name or _one_spelling(name) in earlier:
+    if not name or is_repeated:
         rule = "a path" if not name else "another path than those before"
         exceptions.require(False, f"{line} must have {rule}", repr(name))
     scheme, is_address, _ = name.partition("://")
