@@ -358,3 +358,39 @@ def test_another_evaluation_is_done_again_and_other_trainings_refused(cell):
     ):
         with pytest.raises(ValueError, match=message):
             dataclasses.replace(cell, **changed).check_same()
+
+
+def test_a_finished_cell_neither_grows_nor_gets_other_files(
+    tmp_path, monkeypatch
+):
+    """The table would have its old numbers beside those of new cells."""
+    monkeypatch.chdir(tmp_path)
+    for folder in ("model_a", "model_b"):
+        pathlib.Path(folder).mkdir()
+    for name, content in (("a.tsv", "x"), ("copy.tsv", "x"), ("b.tsv", "y")):
+        pathlib.Path(name).write_text(content)
+    sweep_settings = config.SweepTextSettings(
+        "s",
+        sweep=("temperature=0.1",),
+        model="model_a",
+        train_file="a.tsv",
+        test_file="b.tsv",
+    )
+
+    def check(**changes):
+        changed_settings = dataclasses.replace(sweep_settings, **changes)
+        grid.list_cells(changed_settings)[0].check_same()
+
+    (cell,) = grid.list_cells(sweep_settings)
+    cell.record()
+    others = {"epochs": 20, "model": "model_b", "test_file": "copy.tsv"}
+    check(**others)  # its resumed run answers for it
+    write_evaluation(cell, validation={"top_1": 0.5})
+    for name, value in (others | {"validation_file": "copy.tsv"}).items():
+        with pytest.raises(ValueError, match=rf"got --{name}={value} \(was "):
+            check(**{name: value})
+    check(train_file="copy.tsv")
+    pathlib.Path("model_a").rename("model_c")
+    check(model="model_c")
+    with pytest.raises(ValueError, match="--model=bert-large .was model_a"):
+        check(model="bert-large")  # to download, as model_a may have been
