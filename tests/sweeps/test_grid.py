@@ -114,6 +114,23 @@ def test_what_is_shown_must_be_there(overrides, message):
         sweep("temperature=0.1,0.2", "seed=0,1,2", **overrides)
 
 
+def test_draws_of_all_examples_are_refused():
+    """They would be the same training: a spread of 0, and a p of any pairs."""
+    files = {"model": "m", "train_file": "t.tsv", "test_file": "e.tsv"}
+    for kind, name, options in (
+        (config.SweepSettings, "images_per_label", {}),
+        (config.SweepTextSettings, "train_examples", files),
+    ):
+        for axes, count in (
+            (("draw=0,1", f"{name}=2,4"), None),
+            (("draw:seed=0:0,1:1",), None),
+            (("draw=0,1",), 4),
+        ):
+            kind("r", sweep=axes, **options, **{name: count})
+        with pytest.raises(ValueError, match=f"one of --{name}.*: else all dr"):
+            kind("r", sweep=("draw=0,1",), **options)
+
+
 def test_a_cell_on_texts_is_one_training():
     files = {"model": "m", "train_file": "t.tsv", "test_file": "e.tsv"}
     results = grid.list_cells(
@@ -133,7 +150,9 @@ def test_a_cell_on_texts_is_one_training():
         ),
     )
     assert results[1].evaluation.run_dir == results[1].run_dir
-    settings = config.SweepTextSettings("r", sweep=("draw=0,1",), **files)
+    settings = config.SweepTextSettings(
+        "r", sweep=("draw=0,1",), train_examples=20, **files
+    )
     assert settings.axes[0].is_repetition
     with pytest.raises(ValueError, match="a setting of tools/finetune_text.py"):
         config.SweepTextSettings("r", sweep=("linear.seed=0",), **files)
