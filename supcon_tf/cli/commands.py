@@ -206,8 +206,9 @@ def sweep_text(settings: config.SweepTextSettings) -> None:
     r"""Runs a grid of settings on texts: each a fine-tuning and its evaluation.
 
       python tools/sweep_text.py --model=roberta-base --train_file=train.tsv \
-        --test_file=test.tsv --sweep=classifier_weight=0.1,0.5,0.9 \
-        --sweep=temperature=0.1,0.3 --sweep=draw=0,1,2 --run_dir=runs/sweep
+        --test_file=test.tsv --train_examples=100 \
+        --sweep=classifier_weight=0.1,0.5,0.9 --sweep=temperature=0.1,0.3 \
+        --sweep=draw=0,1,2 --run_dir=runs/sweep
 
     All flags of tools/finetune_text.py set what does not vary; values of draw
     and of seed are repetitions. The table marks the best by the validation

@@ -71,6 +71,8 @@ class GridSettings(Settings):
 
     # Classes of the settings that an axis may name, by the prefix of the name.
     SWEPT: ClassVar[dict[str, type[Settings]]] = {}
+    # Settings without which a draw draws nothing.
+    DRAWN: ClassVar[tuple[str, ...]] = ()
 
     sweep: tuple[str, ...] = setting((), repeated=True)
     """A setting and its values, NAME=VALUE,VALUE,...; NAME is a flag of
@@ -106,6 +108,7 @@ class GridSettings(Settings):
                 raise exceptions.InvalidValue(
                     f"--sweep must name a setting once, got {name} twice"
                 )
+        self._check_draws(names)
         rows = math.prod(
             len(axis.rows) for axis in self.axes if not axis.is_repetition
         )
@@ -129,6 +132,22 @@ class GridSettings(Settings):
                 "of this machine"
             )
 
+    def _check_draws(self, names: list[str]) -> None:
+        """Raises ValueError for draws that would all be the same training."""
+        draws = any(
+            axis.name == "draw" and len(axis.rows) > 1 for axis in self.axes
+        )
+        drawn = (
+            name in names or getattr(self, name) not in (None, "none")
+            for name in self.DRAWN
+        )
+        exceptions.require(
+            not draws or any(drawn),
+            f"--sweep=draw must come with one of --{', --'.join(self.DRAWN)}: "
+            "else all draws are the same training, which --sweep=seed repeats",
+            "none of them",
+        )
+
     @property
     def axes(self) -> tuple[SweepAxis, ...]:
         """The axes of --sweep, in their order; raises ValueError."""
@@ -140,6 +159,7 @@ class SweepSettings(GridSettings, stages.PretrainSettings):
     """Settings of tools/sweep.py: those of stage 1 are the base of a cell."""
 
     SWEPT = {"": stages.PretrainSettings, LINEAR: stages.LinearSettings}
+    DRAWN = ("images_per_label", "train_fraction", "imbalance", "label_noise")
 
     linear_flagfile: str | None = setting(None, path=True)
     """Settings of stage 2; default: those of tools/train_linear.py, but without
@@ -151,6 +171,7 @@ class SweepTextSettings(GridSettings, texts.FinetuneTextSettings):
     """Settings of tools/sweep_text.py: a fine-tuning is the base of a cell."""
 
     SWEPT = {"": texts.FinetuneTextSettings}
+    DRAWN = ("train_examples",)
 
     metric: str = "validation.top_1"
     """What the figure shows and the table marks the best of: the path of a

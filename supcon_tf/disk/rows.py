@@ -79,8 +79,9 @@ def read_rows(
     """FILE:LINE and the fields of some columns of every row, as written.
 
     A column is a name of the header, or of the fields of JSON lines; or a
-    number from 0 in files without a header. Fields of a .csv may have quotes,
-    fields of a .tsv have none, as in GLUE. A file is read row by row.
+    number from 0 in files without a header, or with a header of such numbers.
+    Fields of a .csv may have quotes, fields of a .tsv have none, as in GLUE. A
+    file is read row by row.
 
     Args:
       path: of the file, local or gs://.
@@ -90,9 +91,9 @@ def read_rows(
         joined by `SEPARATOR`; the others may be lists of a single value.
 
     Raises:
-      ValueError: there is no such file or column, or two of one name, a line
-        is not UTF-8, has too few fields, or more than the first line, or a
-        value of a list has a `SEPARATOR`; the message names file and line.
+      ValueError: there is no such file or column, or several such columns; a
+        line is not UTF-8, has too few fields, or more than the first line; or a
+        value of a list has a `SEPARATOR`. The message names file and line.
     """
     file = epath.Path(files.expanded(path))
     is_list = _kind(file) in SUFFIXES
@@ -169,7 +170,7 @@ def _table_rows(
 ) -> Iterator[Row]:
     rows = _tsv_rows(file) if _kind(file) == ".tsv" else _csv_rows(file)
     num_fields = None  # of the first line
-    if all(column.isdigit() for column in wanted):
+    if all(column.isdecimal() for column in wanted):
         columns = [int(column) for column in wanted]
     else:
         location, header = next(rows, (f"{file.name}:1", []))
@@ -197,7 +198,12 @@ def _table_rows(
             exceptions.require(
                 False, f"{location} must have {min_fields} fields", len(row)
             )
-        num_fields = num_fields or len(row)
+        if num_fields is None:
+            num_fields = len(row)
+            # Columns without names have their numbers in a file of pandas.
+            fields = [row[column] for column in columns]
+            if len(fields) > 1 and fields == [*wanted]:
+                continue
         # A text with an unquoted separator would be cut, and its rest would
         # be its label. Spreadsheets end rows with empty cells.
         if len(row) > num_fields and any(row[num_fields:]):

@@ -12,6 +12,7 @@ import tensorflow as tf
 from supcon_tf import data, exceptions, pixels, text
 from supcon_tf.augment import geometry
 from supcon_tf.data import image_bytes
+from supcon_tf.text import tokenizer
 
 # A kind of signatures: the end of the name, the input, the function to views.
 Kind = tuple[str, tf.TensorSpec, Callable[[tf.Tensor], tf.Tensor]]
@@ -23,6 +24,11 @@ _FILES = tf.TensorSpec([None], tf.string, "image_bytes")
 _IMAGES = tf.TensorSpec([None, None, None, 3], tf.uint8, "images")
 _FLOAT_IMAGES = tf.TensorSpec([None, None, None, 3], tf.float32, "images")
 _TEXTS = tf.TensorSpec([None], tf.string, "text")
+
+# Spaces of `str.strip` at the ends of a text, of which RE2's \\s has six.
+_SPACE = r"[\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}"
+_SPACE += r"\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}]"
+_ENDS = rf"\A{_SPACE}+|{_SPACE}+\z"
 
 _PHOTOGRAPH = (375, 500)  # height, width: the usual one of ImageNet
 _REFERENCE_SIZE = 224  # the views of such photographs, pixels
@@ -149,7 +155,11 @@ class Images:
 
 
 class Texts:
-    """Texts, whose tokens are made in the graph; see `Images`."""
+    """Texts, whose tokens are made in the graph; see `Images`.
+
+    Their sentences have no spaces at their ends, as `read_texts` reads them:
+    to a tokenizer that merges bytes, such a space is a token.
+    """
 
     can_batch = False
     views = tf.TensorSpec([None, None, 2], tf.int32)
@@ -160,7 +170,7 @@ class Texts:
 
     def kinds(self) -> tuple[Kind, ...]:
         """The kind of the only signatures."""
-        return (("", _TEXTS, self._tokens),)
+        return (("", _TEXTS, self._strip),)
 
     def example(self, dtype: tf.DType, size: int) -> tf.TensorProto:
         """A request of `size` texts."""
@@ -169,6 +179,20 @@ class Texts:
     def instance(self) -> dict[str, object]:
         """A row of a REST request."""
         return {_TEXTS.name: _EXAMPLE}
+
+    def _strip(self, texts: tf.Tensor) -> tf.Tensor:
+        """Tokens of texts, without spaces at the ends of their sentences."""
+        with tf.device("CPU:0"):  # a GPU has no strings
+            sentences = tf.expand_dims(texts, axis=1)
+            if self._tokens.pairs:
+                sentences = tf.strings.split(texts, tokenizer.PAIR, maxsplit=1)
+                # Ragged rows would be joined without empty sentences.
+                sentences = sentences.to_tensor("", shape=[None, 2])
+            stripped = tf.strings.regex_replace(sentences, _ENDS, "")
+            texts = tf.strings.reduce_join(
+                stripped, 1, separator=tokenizer.PAIR
+            )
+        return self._tokens(texts)
 
 
 _EXAMPLE = "A sentence of ordinary length, as people write them."

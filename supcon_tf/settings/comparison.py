@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+
+from etils import epath
 
 from supcon_tf.settings.fields import Settings, SettingsType, to_text
 
@@ -29,20 +32,48 @@ def to_texts(settings: Settings) -> dict[str, str]:
     }
 
 
-def changes(before: Settings, after: Settings) -> list[str]:
+def changes(
+    before: Settings, after: Settings, is_finished: bool = False
+) -> list[str]:
     """Differences that make another run, each as "--flag=now (was before)".
 
     Settings of one command alone, or that a resumed run may change, are
-    ignored: see `recorded`, `resumable` and `grows` of `setting`.
+    ignored: see `recorded`, `resumable` and `grows` of `setting`. A finished
+    run is not resumed: nothing grows, and a resumable path may change only
+    where files have moved.
     """
     texts = []
     for field in dataclasses.fields(after):
         old, new = getattr(before, field.name), getattr(after, field.name)
         rules = field.metadata
-        is_other = new != old and rules["recorded"] and not rules["resumable"]
-        if is_other and not (rules["grows"] and new > old):
+        if new == old or not rules["recorded"]:
+            continue
+        may_change = rules["resumable"] or (rules["grows"] and new > old)
+        if is_finished:
+            may_change = rules["resumable"] and not (
+                rules["path"] and _is_other_place(old, new)
+            )
+        if not may_change:
             texts.append(f"--{field.name}={to_text(new)} (was {to_text(old)})")
     return texts
+
+
+def _is_other_place(old: str | None, new: str | None) -> bool:
+    """Whether two different paths, or names to download, have other content.
+
+    Files that have moved are no longer at `old`, a copied file has equal bytes,
+    and a folder may be named that was the default.
+    """
+    old, new = (
+        None if path is None else epath.Path(path) for path in (old, new)
+    )
+    if new is None or old is None:
+        return new is None or not new.is_dir()
+    if not old.exists():
+        return not new.exists()
+    if old.is_file() and new.is_file():
+        return old.read_bytes() != new.read_bytes()
+    return not (new.exists() and os.path.realpath(old) == os.path.realpath(new))
 
 
 def shared_fields(

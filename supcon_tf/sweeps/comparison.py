@@ -38,7 +38,7 @@ def list_results(
     Returns:
       For each cell "flags", the flags that tell its loss from the default;
       "seed"; and a number for each column, in [0, 1] but for "minutes", those
-      of pretraining.
+      of pretraining; None for a number that is not finite, or not measured.
     """
     return [
         {
@@ -64,7 +64,7 @@ def _flags(cell: Mapping[str, object]) -> str:
     return " ".join(flags)
 
 
-def _measured(cell: Mapping[str, object]) -> dict[str, float]:
+def _measured(cell: Mapping[str, object]) -> dict[str, float | None]:
     """Returns the number of each column."""
     settings = config.TransferSettings(
         cell["run_dir"],
@@ -81,8 +81,8 @@ def _measured(cell: Mapping[str, object]) -> dict[str, float]:
     objective = cell["settings"]["pretrain"]["objective"]
     training = config.PretrainSettings(cell["run_dir"], objective=objective)
     stage = "linear" if training.has_projections else "pretrained"
-    metrics["corruptions.method"] = metrics[_CORRUPTIONS.format(stage)]
-    return {column: metrics[column] for column in _COLUMNS}
+    metrics["corruptions.method"] = metrics.get(_CORRUPTIONS.format(stage))
+    return {column: metrics.get(column) for column in _COLUMNS}
 
 
 def _minutes(cell: Mapping[str, object]) -> float:
@@ -120,8 +120,10 @@ def comparison_table(results: Sequence[Mapping[str, object]]) -> str:
 
 
 def _number(column: str, runs: Sequence[Mapping[str, object]]) -> str:
-    """Returns the mean of a column over the seeds of a loss."""
-    numbers = [run[column] for run in runs]
+    """Returns the mean of a column over the seeds of a loss that have it."""
+    numbers = [run[column] for run in runs if run[column] is not None]
+    if not numbers:
+        return "-"
     if column == "minutes":
         return f"{statistics.fmean(numbers):.0f}"
     text = f"{statistics.fmean(numbers):.3f}"

@@ -133,7 +133,8 @@ class Cell:
                 recorded = settings.from_flagfile(
                     type(part), path, recorded=True
                 )
-            if changes := settings.changes(recorded, part):
+            is_finished = bool(self.results())
+            if changes := settings.changes(recorded, part, is_finished):
                 raise exceptions.InvalidValue(
                     f"--run_dir must hold cells of the same settings, got "
                     f"{', '.join(changes)} for {self.name}; choose another "

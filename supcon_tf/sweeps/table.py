@@ -12,6 +12,7 @@ from supcon_tf.display import text_table
 
 # The table shows these metrics too, where a cell has them.
 _OTHER_METRICS = ("linear.top_1", "linear.ece", "pretrained.top_1", "knn.top_1")
+_LEAST_P = 0.001  # smaller ones would be shown as zero
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +98,8 @@ def sweep_table(results: dict[str, object]) -> str:
         if row is best:
             numbers[0] = f"**{numbers[0]}**"
         if has_differences:
-            numbers.insert(1, _difference(row.differences(metric, groups[0])))
+            differences = row.differences(metric, groups[0]) if index else []
+            numbers.insert(1, _difference(differences))
         rows.append([*texts, *numbers, _time(row)])
     lines = markdown(rows, left=len(axis_names))
     failures = [
@@ -170,7 +172,7 @@ def _number(row: Group, metric: str) -> str:
 
 def _difference(differences: list[float]) -> str:
     """Returns the mean of differences, with its p where there are several."""
-    if not any(differences):
+    if not differences:
         return "-"
     text = f"{statistics.fmean(differences):+.4f}"
     if len(differences) < 2:
@@ -183,6 +185,8 @@ def _difference(differences: list[float]) -> str:
         permutation_type="samples",
         random_state=0,
     )
+    if test.pvalue < _LEAST_P:
+        return f"{text}, p < {_LEAST_P}"
     return f"{text}, p {test.pvalue:.3f}"
 
 

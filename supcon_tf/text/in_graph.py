@@ -137,9 +137,12 @@ def _unsupported_options(
 ) -> list[str]:
     """Names of options with which the graph would make other tokens."""
     options = {**rules["pre_tokenizer"], **rules["model"]}
+    normalizer = rules["normalizer"] or {}
     names = [name for name in _UNSUPPORTED_OPTIONS if options.get(name)]
     if not options.get("use_regex", True):
         names.append("use_regex=False")
+    if not normalizer.get("clean_text", True):  # a line break is a space
+        names.append("clean_text=False")
     if any(not token["special"] for token in rules["added_tokens"]):
         names.append("added tokens")
     if tokenizer.truncation_side != "right":

@@ -58,8 +58,17 @@ def tokenize(
       is that of the longest example, at most `max_length`.
 
     Raises:
-      ValueError: `max_length` is below 4, or more than the model takes.
+      ValueError: `texts` are no tuples of as many sentences, or none;
+        `max_length` is below 4, or more than the model takes.
     """
+    # Letters of strings of one length would be taken for sentences.
+    counts = {0 if isinstance(text, str) else len(text) for text in texts}
+    exceptions.require(
+        counts in ({1}, {2}),
+        "`texts` must be tuples, all of one sentence or all of two, at least "
+        "one tuple",
+        [*texts[:2]],
+    )
     model_limit = tokenizer.model_max_length
     exceptions.require(
         4 <= max_length <= model_limit,

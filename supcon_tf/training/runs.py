@@ -429,6 +429,14 @@ class TextRun(Run):
             name = os.path.basename(self.settings.train_file)
             lines = (line.rpartition(":")[2] for line in train.ids)
             self.files.check_trained_on([f"{name}:{line}" for line in lines])
+        recorded = self.files.made_of().get("images")
+        exceptions.require(
+            recorded in (None, materials.fingerprints(train)["images"]),
+            f"--train_file must have the sentences that {self.files.path} was "
+            "trained on",
+            f"{settings.train_file}, where lines have changed or moved: give a "
+            "copy from before the change",
+        )
         return train
 
     def _make_encoder(self) -> keras.Model:

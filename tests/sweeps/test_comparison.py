@@ -75,6 +75,20 @@ def test_a_row_has_the_means_of_its_seeds(no_transfer, finished_run):
     ).split(",")
 
 
+def test_a_number_that_a_loss_lacks_is_left_out(no_transfer, finished_run):
+    """Such as one that is not finite, which no cell has."""
+    cells = make_cells(
+        "seed=0,1", "objective=ce", run_dir=str(finished_run.path)
+    )
+    for cell in cells:
+        cell["metrics"] = {"knn.top_1": 0.5}
+    cells[1]["metrics"] = {"method.top_1": 0.7}
+    rows = comparison.list_results(cells)
+    row = comparison.comparison_table(rows).splitlines()[-1]
+    texts = [text.strip() for text in row.strip("|").split("|")]
+    assert texts[1:9] == ["2", "0.700", "-", "0.500", "-", "-", "0.960", "-"]
+
+
 def test_minutes_are_those_of_a_run_without_pauses(
     no_transfer, copy_run, tmp_path
 ):

@@ -114,6 +114,23 @@ def test_what_is_shown_must_be_there(overrides, message):
         sweep("temperature=0.1,0.2", "seed=0,1,2", **overrides)
 
 
+def test_draws_of_all_examples_are_refused():
+    """They would be the same training: a spread of 0, and a p of any pairs."""
+    files = {"model": "m", "train_file": "t.tsv", "test_file": "e.tsv"}
+    for kind, name, options in (
+        (config.SweepSettings, "images_per_label", {}),
+        (config.SweepTextSettings, "train_examples", files),
+    ):
+        for axes, count in (
+            (("draw=0,1", f"{name}=2,4"), None),
+            (("draw:seed=0:0,1:1",), None),
+            (("draw=0,1",), 4),
+        ):
+            kind("r", sweep=axes, **options, **{name: count})
+        with pytest.raises(ValueError, match=f"one of --{name}.*: else all dr"):
+            kind("r", sweep=("draw=0,1",), **options)
+
+
 def test_a_cell_on_texts_is_one_training():
     files = {"model": "m", "train_file": "t.tsv", "test_file": "e.tsv"}
     results = grid.list_cells(
@@ -133,7 +150,9 @@ def test_a_cell_on_texts_is_one_training():
         ),
     )
     assert results[1].evaluation.run_dir == results[1].run_dir
-    settings = config.SweepTextSettings("r", sweep=("draw=0,1",), **files)
+    settings = config.SweepTextSettings(
+        "r", sweep=("draw=0,1",), train_examples=20, **files
+    )
     assert settings.axes[0].is_repetition
     with pytest.raises(ValueError, match="a setting of tools/finetune_text.py"):
         config.SweepTextSettings("r", sweep=("linear.seed=0",), **files)
@@ -358,3 +377,39 @@ def test_another_evaluation_is_done_again_and_other_trainings_refused(cell):
     ):
         with pytest.raises(ValueError, match=message):
             dataclasses.replace(cell, **changed).check_same()
+
+
+def test_a_finished_cell_neither_grows_nor_gets_other_files(
+    tmp_path, monkeypatch
+):
+    """The table would have its old numbers beside those of new cells."""
+    monkeypatch.chdir(tmp_path)
+    for folder in ("model_a", "model_b"):
+        pathlib.Path(folder).mkdir()
+    for name, content in (("a.tsv", "x"), ("copy.tsv", "x"), ("b.tsv", "y")):
+        pathlib.Path(name).write_text(content)
+    sweep_settings = config.SweepTextSettings(
+        "s",
+        sweep=("temperature=0.1",),
+        model="model_a",
+        train_file="a.tsv",
+        test_file="b.tsv",
+    )
+
+    def check(**changes):
+        changed_settings = dataclasses.replace(sweep_settings, **changes)
+        grid.list_cells(changed_settings)[0].check_same()
+
+    (cell,) = grid.list_cells(sweep_settings)
+    cell.record()
+    others = {"epochs": 20, "model": "model_b", "test_file": "copy.tsv"}
+    check(**others)  # its resumed run answers for it
+    write_evaluation(cell, validation={"top_1": 0.5})
+    for name, value in (others | {"validation_file": "copy.tsv"}).items():
+        with pytest.raises(ValueError, match=rf"got --{name}={value} \(was "):
+            check(**{name: value})
+    check(train_file="copy.tsv")
+    pathlib.Path("model_a").rename("model_c")
+    check(model="model_c")
+    with pytest.raises(ValueError, match="--model=bert-large .was model_a"):
+        check(model="bert-large")  # to download, as model_a may have been

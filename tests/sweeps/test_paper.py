@@ -3,9 +3,10 @@
 import json
 import pathlib
 
+import numpy as np
 import pytest
 
-from supcon_tf import config, evaluation, sweeps
+from supcon_tf import config, data, evaluation, sweeps
 from supcon_tf.sweeps import grid, run
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -38,6 +39,18 @@ def test_every_cell_of_a_table_is_sound(scale, table):
         assert cell.training.dataset == (
             "folder" if scale == "small" else "tfds:imagenet2012"
         )
+
+
+@pytest.mark.parametrize(
+    "table", sorted(name for scale, name in TABLES if scale == "small")
+)
+def test_a_table_at_toy_size_asks_for_what_the_digits_have(table):
+    digits = data.load("digits", "train")
+    for cell in grid.list_cells(make_sweep(table, "toy")):
+        images_per_class = np.bincount(digits.labels).min()
+        assert cell.training.images_per_label <= images_per_class
+        assert {*cell.training.unknown_classes} <= {*digits.class_names}
+        assert cell.evaluation.corruptions == "none"  # it would take minutes
 
 
 @pytest.mark.slow

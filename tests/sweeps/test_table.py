@@ -90,6 +90,20 @@ def test_differences_are_of_pairs_and_their_p_is_by_signs():
     assert rows(results)[3][3] == "+0.0080, p 0.125"  # 2 of 2^4 choices
 
 
+@pytest.mark.parametrize(
+    ("gain", "text"), [(0, "+0.0000, p 1.000"), (1, "+1.0000, p < 0.001")]
+)
+def test_no_difference_is_one_that_was_measured(gain, text):
+    """And no p is zero, be the pairs as many as they are."""
+    results = make_results(
+        {"seed": [*range(12)], "objective": ["ce", "supcon"]},
+        lambda values: {
+            "linear.top_1": gain * (values["objective"] == "supcon")
+        },
+    )
+    assert [row[3] for row in rows(results)[2:]] == ["-", text]
+
+
 def test_what_failed_is_listed_with_its_log():
     results = make_results(
         {"temperature": [0.1, 0.2, 0.3]},

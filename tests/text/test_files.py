@@ -48,6 +48,14 @@ def test_columns_are_numbers_without_a_header(tmp_path):
     assert read.ids == ("a.tsv:1", "a.tsv:2")
 
 
+@pytest.mark.parametrize("columns", [("0", "1"), ("1", "0")])
+def test_a_header_of_numbers_is_no_example(tmp_path, columns):
+    """As pandas writes columns that have no names."""
+    path = write_file(tmp_path, "a.csv", "0,1\nx,1\n0,1\n")
+    read = text.read_texts(path, columns[:1], columns[1])
+    assert read.ids == ("a.csv:2", "a.csv:3")
+
+
 def test_a_quoted_field_may_have_lines(tmp_path):
     path = write_file(tmp_path, "a.csv", 's,l\n"a\nb",1\nc,0\n')
     read = text.read_texts(path, ["s"], "l")
@@ -90,6 +98,7 @@ def test_a_row_of_more_fields_than_the_first_line(
     [
         ("a.txt", "s\tl\n", "must be a file .tsv, .csv, .jsonl, got .*'.txt'"),
         ("a.tsv", "text\tl\nx\t1\n", "a.tsv:1, the header, must have a column"),
+        ("a.tsv", "s\tl\ts\nx\t1\ty\n", "header, must have one .* s; .*got 2"),
         ("a.tsv", "s\tl\nx\t1\nonly\n", "a.tsv:3 must have 2 fields, got 1"),
         ("a.tsv", "s\tl\n \t1\n", "a.tsv:2 must have a s that is not empty"),
         ("a.tsv", "s\tl\nx\t \n", "a.tsv:2 must have a l that is not empty"),

@@ -150,6 +150,15 @@ def test_a_tokenizer_of_other_rules_is_refused(vocabulary):
         text.GraphTokenizer(tokenizer, 16)
 
 
+def test_a_tokenizer_that_keeps_control_characters_is_refused(vocabulary):
+    tokenizer = make_tokenizer(vocabulary)
+    tokenizer.backend_tokenizer.normalizer = (
+        tokenizers.normalizers.BertNormalizer(clean_text=False)
+    )
+    with pytest.raises(ValueError, match="with clean_text=False$"):
+        text.GraphTokenizer(tokenizer, 16)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -49,6 +49,11 @@ def test_what_is_wrong_is_named(folder, tmp_path):
         message = f"must be in 4..12, .*got {length}"
         with pytest.raises(ValueError, match=message):
             text.tokenize(tokenizer, [("a",)], length)
+    # Letters are no sentences, be the strings of one length or not.
+    for texts in ([], ["abc", "ab"], ["ab", "cd"], [("a",), ("a", "b")]):
+        message = f"all of one sentence or .*got {re.escape(str(texts))}"
+        with pytest.raises(ValueError, match=message):
+            text.tokenize(tokenizer, texts, 8)
     with pytest.raises(ValueError, match="`model` must have a tokenizer of t"):
         text.load_tokenizer(tmp_path)
 

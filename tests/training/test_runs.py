@@ -1,6 +1,7 @@
 """Runs that have moved, alone or with their data."""
 
 import dataclasses
+import pathlib
 import shutil
 
 import pytest
@@ -230,6 +231,22 @@ def test_texts_may_move(finished_text_run, tmp_path, monkeypatch, capsys):
     shutil.copy(new["test_file"], new["train_file"])  # fewer sentences
     with pytest.raises(ValueError, match="the data must have the training ima"):
         runs.open_run(run, **new).source("train")
+
+
+def test_a_training_file_that_has_changed_is_refused(
+    finished_text_run, tmp_path
+):
+    """Or other sentences would be its neighbours in silence."""
+    settings = finished_text_run.recorded(config.FinetuneTextSettings)
+    content = pathlib.Path(settings.train_file).read_text()
+    path = tmp_path / "train.tsv"
+    path.write_text(content)
+    run = runs.open_run(finished_text_run.path, train_file=path)
+    assert run.source("train").num_examples
+    path.write_text(content.replace("a c", "a f"))
+    run = runs.open_run(finished_text_run.path, train_file=path)
+    with pytest.raises(ValueError, match="was trained on, got .*train.tsv, wh"):
+        run.source("train")
 
 
 def test_data_of_another_kind_are_refused(finished_run, finished_text_run):
