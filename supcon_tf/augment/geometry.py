@@ -22,6 +22,9 @@ from supcon_tf.defaults import MOST_CHANNELS
 
 CENTRAL_FRACTION = 0.875  # of the short side kept in evaluation: 224 of 256
 _ATTEMPTS = 100  # to draw a box before falling back to the central square
+# Of this range google-research's code never draws a box below 0.1. In all other
+# ranges, the range alone decides.
+_PAPER_AREA = (0.08, 1.0)
 _STRIP = 56  # rows of a central view that are resized by one operation
 
 
@@ -218,9 +221,7 @@ def crop_boxes(
             image_shape,
             tf.constant([[[0.0, 0.0, 1.0, 1.0]]]),
             view_seed,
-            # The area alone decides: 0.1, TensorFlow's default, would refuse
-            # all smaller boxes.
-            min_object_covered=0.0,
+            min_object_covered=0.1 if tuple(area) == _PAPER_AREA else 0.0,
             aspect_ratio_range=aspect,
             area_range=area,
             max_attempts=_ATTEMPTS,

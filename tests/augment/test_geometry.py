@@ -40,6 +40,15 @@ def test_crop_boxes_may_be_small():
     assert min(areas) < 0.03 and max(areas) > 0.04
 
 
+def test_crop_boxes_of_the_papers_range_cover_a_tenth():
+    """As those of google-research's code; one box in fifty would be smaller."""
+    boxes = [
+        geometry.crop_box([100, 100, 3], seed, (0.08, 1.0))
+        for seed in inputs.seeds(300)
+    ]
+    assert min(int(height * width) for _, _, height, width in boxes) >= 1000
+
+
 @pytest.mark.parametrize(
     "shape, expected",
     [

@@ -98,7 +98,7 @@ def test_a_row_of_more_fields_than_the_first_line(
     [
         ("a.txt", "s\tl\n", "must be a file .tsv, .csv, .jsonl, got .*'.txt'"),
         ("a.tsv", "text\tl\nx\t1\n", "a.tsv:1, the header, must have a column"),
-        ("a.tsv", "s\tl\ts\nx\t1\ty\n", "header, must have one .* s; .*got 2"),
+        ("a.tsv", "s\tl\ts\nx\t1\ty\n", "header, must have one .* s; "),
         ("a.tsv", "s\tl\nx\t1\nonly\n", "a.tsv:3 must have 2 fields, got 1"),
         ("a.tsv", "s\tl\n \t1\n", "a.tsv:2 must have a s that is not empty"),
         ("a.tsv", "s\tl\nx\t \n", "a.tsv:2 must have a l that is not empty"),
