@@ -43,6 +43,9 @@ class ImageModel:
       image_size: S, in pixels.
       classifier: from representations [N, dim] to logits [N, classes]
         float32, built too; or None.
+
+    Raises:
+      ValueError: the classifier returns probabilities.
     """
 
     encoder: models.Encoder
@@ -53,6 +56,9 @@ class ImageModel:
         encoder = models.as_encoder(self.encoder)
         encoder.build((None, self.image_size, self.image_size, 3))
         object.__setattr__(self, "encoder", encoder)
+        if self.classifier is not None:
+            dim = encoder.representation_dim
+            models.layers.check_logits(self.classifier, dim)
 
     @property
     def output(self) -> str:

@@ -244,3 +244,10 @@ def test_threads_bring_the_outputs_back(capfd):
     thread.join()
     os.write(1, b"after\n")
     assert capfd.readouterr().out == "after\n"
+
+
+def test_a_classifier_of_probabilities_is_refused():
+    encoder = models.Encoder("vgg8", width=0.1)
+    softmax = keras.layers.Dense(3, activation="softmax")
+    with pytest.raises(ValueError, match="logits, got probabilities: leave"):
+        formats.ImageModel(encoder, SIDE, softmax)
