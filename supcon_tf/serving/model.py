@@ -412,6 +412,7 @@ def _check_parts(
     """Raises ValueError for what cannot follow representations [N, dim]."""
     if classifier is not None:
         models.layers.check_logits(classifier, dim)
+        _check_variables(classifier, dim)
     if prototypes is None:
         return
     lengths = np.linalg.norm(np.asarray(prototypes, np.float64), axis=-1)
@@ -425,6 +426,22 @@ def _check_parts(
         is_unit.all(),
         "`prototypes` must have rows of length 1, or 0 for no prototype",
         f"a row of length {lengths[~is_unit].max(initial=0):.3g}",
+    )
+
+
+def _check_variables(
+    classifier: Callable[[tf.Tensor], tf.Tensor], dim: int
+) -> None:
+    """Raises ValueError for variables that a SavedModel would not find."""
+    spec = tf.TensorSpec([None, dim], tf.float32)
+    traced = tf.function(classifier).get_concrete_function(spec)
+    own = {v.ref() for v in getattr(classifier, "variables", ())}
+    others = [v.name for v in traced.variables if v.ref() not in own]
+    exceptions.require(
+        not others,
+        "`classifier` must be a Keras layer or tf.Module that has its "
+        "variables as attributes",
+        f"{classifier}, which reads {exceptions.listed(others)}",
     )
 
 

@@ -311,6 +311,16 @@ def test_a_classifier_of_probabilities_is_refused(tmp_path, activation):
             )
 
 
+def test_a_function_that_holds_variables_is_no_classifier(tmp_path):
+    kernel = tf.Variable(np.eye(26, 3), dtype=tf.float32, name="mine")
+    with pytest.raises(ValueError, match="as attributes, got .* reads mine:0"):
+        export(
+            tmp_path / "1",
+            classifier=lambda inputs: inputs @ kernel,
+            class_names=tuple("abc"),
+        )
+
+
 def test_a_classifier_of_zeros_is_one_of_logits():
     dense = keras.layers.Dense(3, kernel_initializer="zeros")
     dense.build((None, 26))
