@@ -308,6 +308,8 @@ def _plain(name, array):
     if array.dtype == np.float32:  # the shortest text of each
         texts = [float(str(value)) for value in array.ravel()]
         return np.array(texts).reshape(array.shape).tolist()
+    if array.dtype == bool:
+        return array.tolist()
 
     def text(value):
         is_text = not name.endswith("_bytes")

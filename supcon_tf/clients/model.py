@@ -68,19 +68,21 @@ class Model:
 
 
 def rows(outputs: Mapping[str, list]) -> list[Row]:
-    """Outputs of a batch as one mapping per image; bytes become strings.
-
-    An image that a gallery does not know has the predicted class `UNKNOWN`.
-    """
+    """Outputs of a batch as one mapping per image; bytes become strings."""
     columns = (_decode(values) for values in outputs.values())
     image_rows = [
         dict(zip(outputs, row, strict=True))
         for row in zip(*columns, strict=True)
     ]
-    for row in image_rows:
+    return mark_unknown(image_rows)
+
+
+def mark_unknown(rows: list[Row]) -> list[Row]:
+    """The rows, where what a gallery does not know is `UNKNOWN`."""
+    for row in rows:
         if "predicted_class" in row and row.get("is_known") is False:
             row["predicted_class"] = UNKNOWN
-    return image_rows
+    return rows
 
 
 def _decode(value: object) -> object:

@@ -58,8 +58,12 @@ class RestModel(model.Model):
         return proxies.used_by_urllib(self.url)
 
     def _tensors(self) -> model.Tensors:
-        metadata = self._ask("/metadata")["metadata"]
-        for name, spec in metadata["signature_def"]["signature_def"].items():
+        metadata = self._ask("/metadata", "metadata")
+        try:
+            specs = dict(metadata["signature_def"]["signature_def"])
+        except (KeyError, TypeError, ValueError):
+            raise self._of_another_server(metadata) from None
+        for name, spec in specs.items():
             inputs = spec["inputs"].items()
             dtypes = {
                 key: tensor["dtype"].removeprefix("DT_").lower()
@@ -76,14 +80,22 @@ class RestModel(model.Model):
             for file in contents
         ]
         body = {"signature_name": signature.name, "instances": instances}
-        rows = self._ask(":predict", json.dumps(body).encode())["predictions"]
+        rows = self._ask(":predict", "predictions", json.dumps(body).encode())
         # A row of several outputs is an object, of a single output its value.
-        if len(signature.outputs) == 1:
-            return [{signature.outputs[0]: value} for value in rows]
-        return rows
+        if len(signature.outputs) == 1 and isinstance(rows, list):
+            rows = [{signature.outputs[0]: value} for value in rows]
+        if (
+            not isinstance(rows, list)
+            or len(rows) != len(contents)
+            or not all(isinstance(row, dict) for row in rows)
+        ):
+            raise self._of_another_server(rows)
+        return model.mark_unknown(rows)
 
-    def _ask(self, method: str, body: bytes | None = None) -> dict:
-        """The answer of the server, to POST if there is a body, else to GET."""
+    def _ask(
+        self, method: str, field: str, body: bytes | None = None
+    ) -> object:
+        """A field of the answer, to POST if there is a body, else to GET."""
         request = urllib.request.Request(
             self.url + method, body, {"Content-Type": "application/json"}
         )
@@ -108,12 +120,17 @@ class RestModel(model.Model):
         if isinstance(answer, urllib.error.HTTPError):
             raise self._error(answer.code, content.decode("utf-8", "replace"))
         try:
-            return json.loads(content, parse_float=_float32)
-        except ValueError:
-            raise exceptions.Failed(
-                f"{self.url} must answer as TF Serving does, got "
-                f"{content[:80]}{self.through}"
-            ) from None
+            return json.loads(content, parse_float=_float32)[field]
+        except (ValueError, KeyError, TypeError, IndexError):
+            raise self._of_another_server(content) from None
+
+    def _of_another_server(self, answer: object) -> exceptions.Failed:
+        """The error for an answer that TF Serving does not give."""
+        shown = answer[:80] if isinstance(answer, bytes) else repr(answer)[:80]
+        return exceptions.Failed(
+            f"{self.url} must answer as TF Serving does, got "
+            f"{shown}{self.through}"
+        )
 
     def _error(self, code: int, text: str) -> Exception:
         """The exception for an answer of this HTTP status."""

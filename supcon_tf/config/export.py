@@ -11,6 +11,8 @@ from supcon_tf.config import images, running, stages, texts
 from supcon_tf.settings import Settings, field_of, setting
 
 _SUFFIXES = (".csv", ".json", ".jsonl")
+# TF Serving takes a folder of a larger number for no version, and serves none.
+_LARGEST_VERSION = 2**63 - 1
 _NONE_OR_THREE = (
     "be three numbers, got {}",
     lambda values: len(values) in (0, 3),
@@ -61,7 +63,7 @@ class ExportSettings(ClassifierSettings, images.MovedDataSettings):
     the server's own batching then joins requests before."""
     batch_timeout_ms: float = setting(2.0, at_least=0)
     """How long a batch waits to be filled."""
-    version: int | None = setting(None, at_least=1)
+    version: int | None = setting(None, at_least=1, at_most=_LARGEST_VERSION)
     """Number of the sub-directory of export/; default: one more than the newest
     there."""
 
@@ -167,7 +169,9 @@ class PredictSettings(Settings):
     https://HOST."""
     model_name: str | None = None
     """Name of the model there; default: the last part of run_dir."""
-    model_version: int | None = setting(None, at_least=0)
+    model_version: int | None = setting(
+        None, at_least=0, at_most=_LARGEST_VERSION
+    )
     """Version of the model; default: the newest."""
     signature: str | None = None
     """Signature to ask; default: serving_default, or represent of a model

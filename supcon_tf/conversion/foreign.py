@@ -26,6 +26,9 @@ _BN = ("gamma", "beta", "moving_mean", "moving_variance")
 _SHORTCUTS = {"supcontrast": "shortcut", "torchvision": "downsample"}
 _LEAST_TORCH = (2, 6)
 _MOST_BLOCKS = 64  # of a group that are looked for
+# Parts of names by torch.nn.DataParallel and torch.compile, which SupContrast
+# puts around the encoder alone, others around the whole model.
+_WRAPPERS = re.compile(r"(?:(?<=\.)|^)(?:(?:module|_orig_mod)\.)+")
 # State of the optimizer beside the weights, by the formats' own names. Counters
 # have no shape.
 _STATES = re.compile(r".*/(Momentum\w*|LARS\w*|ExponentialMovingAverage)")
@@ -131,11 +134,15 @@ def identify(
 ) -> ForeignWeights:
     """Returns the layers of a checkpoint, by the names of its format.
 
-    Arrays whose names begin with one of `drop` are left out.
+    Arrays whose names begin with one of `drop` are left out. Names of torch are
+    without what `DataParallel` and `compile` add.
 
     Raises:
       ValueError: arrays are missing, or belong to no such model.
     """
+    if file_format in _SHORTCUTS:
+        arrays = {_unwrapped(name): array for name, array in arrays.items()}
+        drop = tuple(map(_unwrapped, drop))
     for prefix in drop:
         exceptions.require(
             any(name.startswith(prefix) for name in arrays),
@@ -156,6 +163,11 @@ def identify(
     return _parse_simclr(arrays)
 
 
+def _unwrapped(name: str) -> str:
+    """A name of torch without its wrappers."""
+    return _WRAPPERS.sub("", name)
+
+
 def _read_torch(path: str) -> dict[str, np.ndarray]:
     """Returns the state dict of a .pth file, read by torch's safe reader."""
     _check_archive(path)
@@ -172,12 +184,28 @@ def _read_torch(path: str) -> dict[str, np.ndarray]:
             state = torch.load(path, map_location="cpu", weights_only=True)
         for key in ("model", "state_dict"):
             state = state.get(key, state)
-        arrays = {name: value.numpy() for name, value in state.items()}
+        others = [
+            str(name)
+            for name, value in state.items()
+            if not isinstance(value, torch.Tensor)
+        ]
+        # float32 first: NumPy has no bfloat16.
+        arrays = {
+            name: value.detach().float().numpy()
+            for name, value in state.items()
+            if not others
+        }
     except Exception as error:  # of pickle, zipfile and torch
         raise exceptions.InvalidValue(
             f"`checkpoint` must be a state dict of torch, got {path}: "
             f"{exceptions.one_line(error)}"
         ) from error
+    exceptions.require(
+        not others,
+        "`checkpoint` must be a state dict of torch, or have one called model "
+        "or state_dict",
+        f"{path} with {exceptions.listed(others)}",
+    )
     return arrays
 
 
@@ -212,7 +240,7 @@ def _parse_torch(
 ) -> ForeignWeights:
     """Parses names of SupContrast or torchvision; kernels have torch's axes."""
     arrays = {
-        name.removeprefix("module."): array.transpose(2, 3, 1, 0)
+        name: array.transpose(2, 3, 1, 0)
         if array.ndim == 4  # [out, in, H, W] to [H, W, in, out]
         else array.T
         for name, array in arrays.items()

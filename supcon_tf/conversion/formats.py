@@ -43,6 +43,10 @@ class ImageModel:
       image_size: S, in pixels.
       classifier: from representations [N, dim] to logits [N, classes]
         float32, built too; or None.
+
+    Raises:
+      ValueError: the classifier returns probabilities, or the encoder does not
+        compute in float32.
     """
 
     encoder: models.Encoder
@@ -52,7 +56,11 @@ class ImageModel:
     def __post_init__(self):
         encoder = models.as_encoder(self.encoder)
         encoder.build((None, self.image_size, self.image_size, 3))
+        _check_precision(encoder)
         object.__setattr__(self, "encoder", encoder)
+        if self.classifier is not None:
+            dim = encoder.representation_dim
+            models.layers.check_logits(self.classifier, dim)
 
     @property
     def output(self) -> str:
@@ -80,6 +88,22 @@ class ImageModel:
         elif not self.encoder.normalize:
             output = tf.math.l2_normalize(output, axis=1)
         return {self.output: output}
+
+
+def _check_precision(encoder: models.Encoder) -> None:
+    """Raises ValueError for layers of half precision, which TFLite lacks."""
+    dtypes = {
+        layer.compute_dtype
+        for layer in models.layers.parts(encoder)
+        if layer is not encoder and hasattr(layer, "compute_dtype")
+    }
+    halves = sorted(dtypes & {"float16", "bfloat16"})
+    exceptions.require(
+        not halves,
+        "`encoder` must compute in float32 to be converted: make or load "
+        "it under Keras' policy float32",
+        ", ".join(halves),
+    )
 
 
 def to_tflite(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from supcon_tf import config, exceptions, run_files
 from supcon_tf.conversion import convolutions, foreign
 from supcon_tf.keras_2 import keras
@@ -88,8 +90,8 @@ def assign(checkpoint: foreign.ForeignWeights, model: keras.Model) -> None:
     """Assigns the weights of a checkpoint to a built model of stage 1.
 
     Raises:
-      ValueError: a weight is missing or left over, or its shape is not that of
-        the model.
+      ValueError: a weight is missing or left over, its shape is not that of the
+        model, or it is not finite.
     """
     layers = convolutions.by_position(model.encoder)
     different = layers.keys() ^ checkpoint.layer_names.keys()
@@ -123,5 +125,10 @@ def assign(checkpoint: foreign.ForeignWeights, model: keras.Model) -> None:
             array.shape == tuple(variable.shape),
             f"`checkpoint` must have {name} of shape {tuple(variable.shape)}",
             array.shape,
+        )
+        exceptions.require(
+            np.isfinite(array).all(),
+            "`checkpoint` must have finite numbers",
+            f"others in {name}, as of a training that diverged",
         )
         variable.assign(array)

@@ -8,11 +8,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from supcon_tf import exceptions, keras_2
 from supcon_tf.defaults import MOST_CHANNELS
 from supcon_tf.keras_2 import keras
+
+# Representations on which a classifier is tried: the least weights show there.
+_DIRECTIONS, _FAR = 16, 1e6
 
 
 def batch_norm(
@@ -307,3 +311,28 @@ def each_view(
         tf.reshape(rows, [-1, num_views, rows.shape[-1]])  # [B, V, dim]
         for rows in function(images)
     ]
+
+
+def check_logits(
+    classifier: Callable[[tf.Tensor], tf.Tensor], dim: int
+) -> None:
+    """Raises ValueError for a classifier that returns probabilities.
+
+    A softmax of probabilities is almost uniform, and nothing else shows it.
+
+    Args:
+      classifier: from representations [N, dim] to [N, classes].
+      dim: of the representations.
+    """
+    rng = np.random.default_rng(0)
+    directions = rng.normal(scale=_FAR, size=[_DIRECTIONS, dim])
+    # Logits of opposite representations that are far away have both signs.
+    inputs = tf.constant(np.concatenate([directions, -directions]), tf.float32)
+    outputs = np.asarray(classifier(inputs))
+    is_share = ((outputs >= 0) & (outputs <= 1)).all()
+    is_constant = (outputs == outputs[0]).all()  # of a kernel of zeros
+    exceptions.require(
+        is_constant or not is_share,
+        "`classifier` must return logits",
+        "probabilities: leave out its softmax or sigmoid",
+    )

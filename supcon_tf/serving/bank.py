@@ -44,11 +44,12 @@ class Bank(tf.Module):
         self._threshold = gallery.threshold
         if self._by_distance:
             score = gallery.mahalanobis
+            # In float32, the sum of squares of a close class would cancel.
             self._whitening = tf.Variable(
-                score.whitening, trainable=False, dtype=tf.float32
+                score.whitening, trainable=False, dtype=tf.float64
             )
             self._centers = tf.Variable(
-                score.centers, trainable=False, dtype=tf.float32
+                score.centers, trainable=False, dtype=tf.float64
             )
         self._labels = tf.Variable(
             gallery.labels, trainable=False, dtype=tf.int64
@@ -112,8 +113,9 @@ class Bank(tf.Module):
         return tf.matmul(unit, self.rows, transpose_b=True)
 
     def _distances(self, representations: tf.Tensor) -> tf.Tensor:
-        """Mahalanobis distances [N] to the nearest class mean."""
+        """Mahalanobis distances [N] float32 to the nearest class mean."""
         unit = tf.math.l2_normalize(representations, axis=1)
+        unit = tf.cast(unit, tf.float64)
         rows = tf.matmul(unit, self._whitening, transpose_b=True)  # [N, dim]
         squares = (  # [N, classes]
             tf.reduce_sum(rows**2, axis=1, keepdims=True)
@@ -121,7 +123,7 @@ class Bank(tf.Module):
             + tf.reduce_sum(self._centers**2, axis=1)
         )
         nearest = tf.reduce_min(squares, axis=1)
-        return tf.sqrt(tf.maximum(nearest, 0))
+        return tf.cast(tf.sqrt(tf.maximum(nearest, 0)), tf.float32)
 
 
 def line_table(file: str, lines: str) -> tf.lookup.StaticHashTable:

@@ -42,11 +42,12 @@ import math
 import tempfile
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 from etils import epath
 
-from supcon_tf import exceptions, models, text
+from supcon_tf import exceptions, measures, models, text
 from supcon_tf.data import image_bytes
 from supcon_tf.disk import files, rows
 from supcon_tf.gallery import store
@@ -153,8 +154,8 @@ class ServedModel(tf.Module):
       encoder: built encoder.
       content: of the requests, images or texts.
       class_names: one per logit and per prototype.
-      classifier: from representations [N, dim] to logits [N, classes] float32;
-        a Keras layer or `tf.Module`.
+      classifier: from representations [N, dim] to logits [N, classes] float32,
+        not to probabilities; a Keras layer or `tf.Module`.
       prototypes: [classes, dim] real, unit length; a row of zeros is a class
         without one, which is never predicted.
       gallery: examples to be searched, by the same encoder; None for none.
@@ -167,8 +168,9 @@ class ServedModel(tf.Module):
       batch_timeout: how long a batch waits to be filled, seconds.
 
     Raises:
-      ValueError: the class names do not fit, texts are to be batched, or the
-        gallery is empty or larger than a SavedModel may be.
+      ValueError: an argument breaks a rule above, the class names do not fit,
+        texts are to be batched, or the gallery is empty or larger than a
+        SavedModel may be.
     """
 
     def __init__(
@@ -186,8 +188,10 @@ class ServedModel(tf.Module):
         batch_timeout: float = 0.002,
     ):
         super().__init__()
+        _check_numbers(top_k, threshold, max_batch_size, batch_timeout)
         encoder = models.as_encoder(encoder)
         encoder.build(content.views.shape)
+        _check_parts(encoder.representation_dim, classifier, prototypes)
         _check_names(class_names, encoder, classifier, prototypes)
         # The variables alone: a SavedModel would hold functions of layers that
         # nobody calls. `partial` hides a layer from the tracking.
@@ -377,6 +381,70 @@ def _batched(
     return lambda views: tf.ensure_shape(batched(views), [None, dim])
 
 
+def _check_numbers(
+    top_k: int,
+    threshold: float | None,
+    max_batch_size: int,
+    batch_timeout: float,
+) -> None:
+    """Raises ValueError for a number that breaks the rule of `ServedModel`."""
+    measures.neighbors.check_counts(top_k=top_k)
+    exceptions.require(
+        threshold is None or 0 < threshold < 1,
+        "`threshold` must be None, or above 0 and below 1",
+        threshold,
+    )
+    exceptions.require(
+        isinstance(max_batch_size, int) and max_batch_size >= 0,
+        "`max_batch_size` must be an integer, 0 or more",
+        max_batch_size,
+    )
+    exceptions.require(
+        batch_timeout >= 0, "`batch_timeout` must be 0 or more", batch_timeout
+    )
+
+
+def _check_parts(
+    dim: int,
+    classifier: Callable[[tf.Tensor], tf.Tensor] | None,
+    prototypes: npt.ArrayLike | None,
+) -> None:
+    """Raises ValueError for what cannot follow representations [N, dim]."""
+    if classifier is not None:
+        models.layers.check_logits(classifier, dim)
+        _check_variables(classifier, dim)
+    if prototypes is None:
+        return
+    lengths = np.linalg.norm(np.asarray(prototypes, np.float64), axis=-1)
+    exceptions.require(
+        np.shape(prototypes)[1:] == (dim,),
+        f"`prototypes` must be [classes, {dim}]",
+        list(np.shape(prototypes)),
+    )
+    is_unit = np.isclose(lengths, 1, atol=1e-3) | (lengths == 0)
+    exceptions.require(
+        is_unit.all(),
+        "`prototypes` must have rows of length 1, or 0 for no prototype",
+        f"a row of length {lengths[~is_unit].max(initial=0):.3g}",
+    )
+
+
+def _check_variables(
+    classifier: Callable[[tf.Tensor], tf.Tensor], dim: int
+) -> None:
+    """Raises ValueError for variables that a SavedModel would not find."""
+    spec = tf.TensorSpec([None, dim], tf.float32)
+    traced = tf.function(classifier).get_concrete_function(spec)
+    own = {v.ref() for v in getattr(classifier, "variables", ())}
+    others = [v.name for v in traced.variables if v.ref() not in own]
+    exceptions.require(
+        not others,
+        "`classifier` must be a Keras layer or tf.Module that has its "
+        "variables as attributes",
+        f"{classifier}, which reads {exceptions.listed(others)}",
+    )
+
+
 def _check_names(
     class_names: Sequence[str],
     encoder: models.Encoder,
@@ -395,7 +463,17 @@ def _check_names(
         f"`class_names` must be {max(counts)} names",
         len(class_names),
     )
+    exceptions.require(
+        not isinstance(class_names, str),
+        "`class_names` must be a sequence of names",
+        repr(class_names),
+    )
     for name in class_names:
+        exceptions.require(
+            isinstance(name, str),
+            "`class_names` must be a line of text each",
+            repr(name),
+        )
         encodable = name.encode("utf-8", "ignore").decode("utf-8")
         exceptions.require(
             encodable.splitlines() == [name],

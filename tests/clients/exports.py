@@ -5,6 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 CLASS_NAMES = ["short", "long, or so", "größer"]
+_LEAST_UNKNOWN = 70  # bytes
 _FILES = tf.TensorSpec([None], tf.string, "image_bytes")
 
 
@@ -20,6 +21,7 @@ class _Lengths(tf.Module):
             "probabilities": scores / tf.reduce_sum(scores, 1, keepdims=True),
             "class_names": tf.tile(names[tf.newaxis], [tf.size(lengths), 1]),
             "predicted_class": tf.gather(names, tf.argmax(scores, axis=1)),
+            "is_known": lengths < _LEAST_UNKNOWN,
         }
 
     @tf.function(input_signature=[_FILES])

@@ -19,7 +19,9 @@ def test_the_same_signatures_and_answers(client):
     signatures = client.signatures()
     outputs = {name: sorted(s.outputs) for name, s in signatures.items()}
     assert outputs == {
-        "serving_default": ["class_names", "predicted_class", "probabilities"],
+        "serving_default": [
+            *("class_names", "is_known", "predicted_class", "probabilities")
+        ],
         "represent": ["representation"],
         "echo": ["all_bytes", "sizes"],
     }
@@ -32,6 +34,14 @@ def test_the_same_signatures_and_answers(client):
     assert row["class_names"] == exports.CLASS_NAMES
     assert row["predicted_class"] == "long, or so"
     assert row["probabilities"] == pytest.approx([1 / 3, 0.5, 1 / 6])
+
+
+def test_what_a_gallery_does_not_know_is_unknown(client):
+    signature = client.signatures()["serving_default"]
+    rows = client.predict(signature, [b"a" * 60, b"a" * 80])
+    assert [row["predicted_class"] for row in rows] == [
+        *("long, or so", model.UNKNOWN)
+    ]
 
 
 def test_files_are_refused_for_the_same_reason(client):

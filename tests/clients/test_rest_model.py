@@ -102,6 +102,24 @@ def test_an_answer_that_breaks_off_is_refused(code):
             rest_model.RestModel(url, "m").predict(REPRESENT, [b"x"])
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"[]", b"null", b'"text"', b'{"detail": "ok"}'),
+        b'{"metadata": {}, "predictions": []}',
+        b'{"metadata": [1], "predictions": {"x": 1}}',
+    ],
+)
+def test_json_of_another_server_is_refused(body):
+    with answering(200, body) as (url, _):
+        client = rest_model.RestModel(url, "m")
+        for ask in (client.signatures, lambda: client.predict(ECHO, [b"x"])):
+            with pytest.raises(
+                exceptions.Failed, match="answer as TF Serving does, got "
+            ):
+                ask()
+
+
 def test_a_server_that_is_away_or_slow(server):
     with answering(200, b"") as (url, _):
         pass

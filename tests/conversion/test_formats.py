@@ -244,3 +244,21 @@ def test_threads_bring_the_outputs_back(capfd):
     thread.join()
     os.write(1, b"after\n")
     assert capfd.readouterr().out == "after\n"
+
+
+def test_a_classifier_of_probabilities_is_refused():
+    encoder = models.Encoder("vgg8", width=0.1)
+    softmax = keras.layers.Dense(3, activation="softmax")
+    with pytest.raises(ValueError, match="logits, got probabilities: leave"):
+        formats.ImageModel(encoder, SIDE, softmax)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_an_encoder_of_half_precision_is_refused(dtype, float32_policy):
+    keras.mixed_precision.set_global_policy(f"mixed_{dtype}")
+    convolution = keras.layers.Conv2D(4, 3)
+    encoder = models.Encoder("vgg8", width=0.1)
+    keras.mixed_precision.set_global_policy("float32")
+    for network in (encoder, keras.Sequential([convolution])):
+        with pytest.raises(ValueError, match=f"in float32 .*, got {dtype}"):
+            formats.ImageModel(network, SIDE)

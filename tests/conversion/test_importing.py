@@ -254,6 +254,44 @@ def test_names_of_torch_are_understood(
     assert_equal(layers(target), layers(model))
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # SupContrast on several GPUs wraps the encoder, and not the head.
+        (r"^module\.(encoder\.)?", lambda m: m[1] and "encoder.module." or ""),
+        (r"^module\.", "_orig_mod."),
+        (r"^module\.", "module._orig_mod."),
+    ],
+)
+def test_names_of_wrapped_models_are_understood(old, new):
+    model, target = make("resnet18", "cifar"), blank("resnet18", "cifar")
+    arrays = {
+        re.sub(old, new, name): array for name, array in to_torch(model).items()
+    }
+    importing.assign(foreign.identify(arrays, "supcontrast"), target)
+    assert_equal_encoders(target, model)
+    assert_equal(head_layers(target), head_layers(model))
+
+
+@pytest.mark.parametrize("drop", ["teacher.", "module.teacher."])
+def test_dropped_names_are_those_of_the_errors_or_of_the_file(drop):
+    arrays = to_torch(make("resnet18", "cifar"))
+    plus("module.teacher.weight")(arrays)
+    with pytest.raises(ValueError, match=r"1 more: teacher\.weight"):
+        foreign.identify(arrays, "supcontrast")
+    assert foreign.identify(arrays, "supcontrast", (drop,)).head
+
+
+def test_weights_that_are_not_finite_are_refused():
+    model = make("resnet18", "cifar")
+    arrays = to_torch(model)
+    name = "module.encoder.layer2.0.bn1.running_mean"
+    arrays[name] = np.full_like(arrays[name], np.nan)
+    weights = foreign.identify(arrays, "supcontrast")
+    with pytest.raises(ValueError, match=r"others in encoder.layer2.0.bn1.ru"):
+        importing.assign(weights, blank("resnet18", "cifar"))
+
+
 @pytest.mark.parametrize("architecture", BLOCKS)
 def test_exported_weights_have_the_names_of_torchvision(
     architecture, monkeypatch
@@ -414,6 +452,13 @@ def test_a_pickle_is_not_unpickled(tmp_path):
         import_settings(tmp_path / "run", "supcontrast", path)
     )
     assert_equal_encoders(runs.Run.open(tmp_path / "run"), model)
+    halves = {name: value.bfloat16() for name, value in state.items()}
+    torch.save(halves, path)
+    arrays = foreign.read(path, "supcontrast")
+    assert {array.dtype for array in arrays.values()} == {np.dtype("float32")}
+    torch.save({"net": state, "epoch": 3}, path)
+    with pytest.raises(ValueError, match="called model or state.* net, epoch"):
+        foreign.read(path, "supcontrast")
     torch.save({"model": state, "evil": re.compile("x")}, path)
     with pytest.raises(ValueError, match="must be a state dict of torch, got"):
         foreign.read(path, "supcontrast")

@@ -139,3 +139,17 @@ def test_an_export_has_the_same_distance():
     expected = shelf.is_known(queries, similarities)
     assert expected.sum() == 79
     np.testing.assert_array_equal(known, expected)
+
+
+def test_an_export_has_the_distance_to_classes_that_lie_close_together():
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(3, dtype=np.int32), 20)
+    noise = rng.normal(size=[60, 64]) * 1e-4
+    rows = (np.eye(64)[labels] + noise).astype(np.float32)
+    shelf = galleries.from_rows(rows, labels, CLASSES[:3])
+    threshold = gallery.Threshold(-9.0, 0.95, score="mahalanobis")
+    shelf = dataclasses.replace(shelf, threshold=threshold)
+    queries = shelf.representations
+    distances = bank.Bank(shelf, k=3)._distances(tf.constant(queries))
+    expected = -shelf.mahalanobis.scores(queries)
+    np.testing.assert_allclose(distances, expected, rtol=1e-5)

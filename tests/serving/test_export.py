@@ -54,6 +54,12 @@ def results(finished_run):
     return results
 
 
+def test_a_version_is_a_number_that_tf_serving_reads():
+    assert config.ExportSettings("run", version=2**63 - 1).version
+    with pytest.raises(ValueError, match="--version must be at most 92233"):
+        config.ExportSettings("run", version=2**63)
+
+
 def test_the_record_describes_the_saved_model(finished_run, results):
     exported = finished_run.export / "1"
     record = json.loads((exported / metadata.FILE).read_text())

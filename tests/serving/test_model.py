@@ -18,8 +18,9 @@ import tensorflow as tf
 from PIL import Image
 from tensorflow.core.protobuf import saved_model_pb2
 
-from supcon_tf import data, measures, serving
+from supcon_tf import data, measures, models, serving
 from supcon_tf.augment import geometry
+from supcon_tf.keras_2 import keras
 from supcon_tf.serving import requests
 from tests import model_server, small_export
 
@@ -277,8 +278,17 @@ def export(directory, **options):
                 (("a", "b", "c\nd"), r"a line of text each, got 'c\\nd'"),
                 (("a", "b", ""), "a line of text each, got ''"),
                 (("a", "b", "\udcff"), r"a line of text each, got '\\udcff'"),
+                (("a", "b", 3), "a line of text each, got 3"),
+                ("abc", "a sequence of names, got 'abc'"),
             )
         ),
+        ({"top_k": 0}, "`top_k` must be positive, got 0"),
+        ({"threshold": 50}, "`threshold` must be None, or above 0 and below 1"),
+        ({"max_batch_size": 1.5}, "`max_batch_size` must be an integer, 0 or"),
+        ({"max_batch_size": -1}, "`max_batch_size` must be an integer, 0 or"),
+        ({"batch_timeout": -1}, "`batch_timeout` must be 0 or more, got -1"),
+        ({"prototypes": np.eye(3)}, r"`prototypes` must be \[classes, 26\], g"),
+        ({"prototypes": 5 * np.eye(3, 26)}, "length 1, .* a row of length 5"),
     ],
 )
 def test_wrong_arguments_are_named(tmp_path, options, message):
@@ -288,6 +298,33 @@ def test_wrong_arguments_are_named(tmp_path, options, message):
     with pytest.raises(ValueError, match=message):
         export(tmp_path / "1", **options)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("activation", ["softmax", "sigmoid"])
+def test_a_classifier_of_probabilities_is_refused(tmp_path, activation):
+    dense = keras.layers.Dense(3, activation)
+    dense.build((None, 26))
+    for classifier in (dense, keras.Sequential([dense])):
+        with pytest.raises(ValueError, match="logits, got probabilities: leav"):
+            export(
+                tmp_path / "1", classifier=classifier, class_names=tuple("abc")
+            )
+
+
+def test_a_function_that_holds_variables_is_no_classifier(tmp_path):
+    kernel = tf.Variable(np.eye(26, 3), dtype=tf.float32, name="mine")
+    with pytest.raises(ValueError, match="as attributes, got .* reads mine:0"):
+        export(
+            tmp_path / "1",
+            classifier=lambda inputs: inputs @ kernel,
+            class_names=tuple("abc"),
+        )
+
+
+def test_a_classifier_of_zeros_is_one_of_logits():
+    dense = keras.layers.Dense(3, kernel_initializer="zeros")
+    dense.build((None, 26))
+    models.layers.check_logits(dense, 26)
 
 
 def test_a_directory_that_exists_is_refused(tmp_path, monkeypatch):
