@@ -136,6 +136,14 @@ class LAMB(Shares, _base()):
             return rate(tf.maximum(self.iterations - 1, 0))
         return rate
 
+    def _transform_gradients(
+        self, grads_and_vars: Sequence[tuple[object, tf.Variable]]
+    ) -> Sequence[tuple[object, tf.Variable]]:
+        """Clips by the norm of the gradients that are applied, as `Shares`."""
+        return super()._transform_gradients(
+            [(_sum_repeated_rows(grad), var) for grad, var in grads_and_vars]
+        )
+
     def _resource_apply_dense(
         self, grad: tf.Tensor, var: tf.Variable, apply_state: dict | None = None
     ) -> tf.Operation:
@@ -148,3 +156,14 @@ class LAMB(Shares, _base()):
 
     def _do_layer_adaptation(self, variable: tf.Variable) -> bool:
         return is_kernel(variable) and super()._do_layer_adaptation(variable)
+
+
+def _sum_repeated_rows(gradient: object) -> object:
+    """Returns a gradient whose rows, of an embedding, are all different."""
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    rows, positions = tf.unique(gradient.indices)
+    values = tf.math.unsorted_segment_sum(
+        gradient.values, positions, tf.size(rows)
+    )
+    return tf.IndexedSlices(values, rows, gradient.dense_shape)
