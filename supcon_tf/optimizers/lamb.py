@@ -119,7 +119,8 @@ class LAMB(Shares, _base()):
     The ratio is 1 where a norm is 0. Batch norm and biases, exempt by their
     rank, have weight_decay = 0 and ratio 1: Adam's step. The arguments are
     those of `tfa.optimizers.LAMB`, a Keras optimizer of the older kind, which
-    here gets the newer ones' `build` and `learning_rate`.
+    here gets the newer ones' `build` and `learning_rate`. Keras leaves its
+    steps and moments out of .keras files; a tf.train.Checkpoint has them.
 
     Reference: https://arxiv.org/abs/1904.00962, Algorithm 2.
     """
