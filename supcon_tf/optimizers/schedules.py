@@ -220,9 +220,9 @@ class WarmupStep(Warmup):
         warmup_steps: int = 0,
     ):
         super().__init__(peak, warmup_steps)
-        for boundary in boundaries:
-            _require_steps(boundaries=boundary)
         self.boundaries = list(boundaries)
+        for boundary in self.boundaries:
+            _require_steps(boundaries=boundary)
         self.decay_rate = decay_rate
 
     def _decay(self, step: tf.Tensor) -> tf.Tensor:
