@@ -52,7 +52,8 @@ class CrossEntropyLoss(inputs.Loss):
       ValueError: an argument is out of its range, `y_pred` is not [batch,
         views, classes] of floats, or soft labels or shares have other classes
         than it.
-      InvalidArgumentError: a row of soft labels does not sum to 1.
+      InvalidArgumentError: a row of soft labels does not sum to 1, or has a
+        share below 0.
 
     Reference: Szegedy et al. 2016, https://arxiv.org/abs/1512.00567, Sec. 7
     (label smoothing, eps = 0.1); Menon et al. 2021,
@@ -207,7 +208,8 @@ def _soft_cross_entropy(labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
     inputs.check_shape("labels", labels, [logits.shape[0], logits.shape[2]])
     labels = tf.cast(labels, tf.float32)
     is_share = tf.abs(tf.reduce_sum(labels, axis=1) - 1.0) < 1e-3  # [B]
-    rule = "rows of soft `labels` must sum to 1"
+    is_share &= tf.reduce_all(labels >= 0, axis=1)
+    rule = "rows of soft `labels` must sum to 1, of shares of at least 0"
     labels = inputs.checked(labels, is_share, rule)
     labels = tf.repeat(labels[:, tf.newaxis], logits.shape[1], axis=1)
     return tf.reduce_mean(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 
 from supcon_tf import defaults, exceptions
 from supcon_tf.losses import inputs
@@ -52,6 +53,12 @@ class Options:
             0 <= self.spread < 1, "`spread` must be in 0 ... 1", self.spread
         )
         inputs.require_integers(unsupervised_classes=self.unsupervised_classes)
+        exceptions.require(
+            self.positives_cap is None
+            or isinstance(self.positives_cap, numbers.Integral),
+            "`positives_cap` must be an integer, or None for no cap",
+            repr(self.positives_cap),
+        )
         exceptions.require(
             not self.unsupervised_classes or self.positives is None,
             "`unsupervised_classes` must be empty with `positives`",

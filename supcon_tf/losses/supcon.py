@@ -163,7 +163,11 @@ def _compute(
             "`positive_mask` must not be combined with labels",
             "both",
         )
-        mask = positive_weights.PositiveMask(tf.cast(positive_mask, tf.float32))
+        positive_mask = tf.cast(positive_mask, tf.float32)
+        rule = "`positive_mask` must be at least 0, and 0 for negatives"
+        is_valid = positive_mask >= 0  # not of a NaN
+        positive_mask = inputs.checked(positive_mask, is_valid, rule)
+        mask = positive_weights.PositiveMask(positive_mask)
         samples = None
         if None not in (z.shape[0], views.shape[0]):
             samples = z.shape[0] + views.shape[0]

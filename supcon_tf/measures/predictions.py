@@ -39,6 +39,8 @@ class Predictions(NamedTuple):
       ranks: [N] int64, how many classes come before the label: 0 where the
         label is predicted.
       confidence: [N] float, the highest probability.
+      lowest: [N] float, the lowest probability: of two classes, that of the one
+        that is not predicted.
       likelihood: [N] float, the probability of the label.
       brier: [N] float64, squared distance of the distribution from the label.
 
@@ -54,6 +56,7 @@ class Predictions(NamedTuple):
     predicted: npt.NDArray[np.int64]
     ranks: npt.NDArray[np.int64]
     confidence: npt.NDArray[np.floating]
+    lowest: npt.NDArray[np.floating]
     likelihood: npt.NDArray[np.floating]
     brier: npt.NDArray[np.float64]
 
@@ -68,6 +71,7 @@ class Predictions(NamedTuple):
             predicted=probabilities.argmax(axis=1),
             ranks=metrics.label_ranks(probabilities, labels),
             confidence=probabilities.max(axis=1),
+            lowest=probabilities.min(axis=1),
             likelihood=probabilities[np.arange(len(labels)), labels],
             brier=metrics.squared_errors(probabilities, labels),
         )
@@ -313,9 +317,11 @@ def _f1_and_mcc(
 def _rarer_class_precision(predictions: Predictions) -> dict[str, float]:
     """Returns the `average_precision` of the class with fewer examples."""
     rarer = np.bincount(predictions.labels, minlength=2).argmin()
-    confidence = predictions.confidence.astype(np.float64)
+    # Not 1 - confidence, which is 0 for all probabilities below 3e-8.
     scores = np.where(
-        predictions.predicted == rarer, confidence, 1 - confidence
+        predictions.predicted == rarer,
+        predictions.confidence,
+        predictions.lowest,
     )
     precisions = multi_label.average_precisions(
         scores, predictions.labels == rarer

@@ -23,6 +23,7 @@ from supcon_tf import exceptions
 from supcon_tf.measures import metrics, neighbors
 
 _PRECISIONS = "r_precision", "map_at_r"
+_MOST_CLASSES = 10**7  # the scores of each are a row of the result
 _DRAWS, _TAILS = 1_000, (0.025, 0.975)  # of intervals
 
 
@@ -44,7 +45,7 @@ def retrieval_summary(
 
     Args:
       representations: [examples, dim] real, finite.
-      labels: [examples] integers >= 0.
+      labels: [examples] integers >= 0, below 10 million.
       ks: positive ints; a k beyond examples - 1 means all other examples.
       query_chunk: positive int, as in `nearest_neighbors`.
 
@@ -71,7 +72,14 @@ def retrieval_summary(
     bank = neighbors.check_matrix("representations", representations)
     labels = metrics.check_labels(labels, len(bank), np.iinfo(np.int64).max)
     exceptions.require(np.ndim(ks) == 1, "`ks` must be a list of ints", ks)
-    neighbors.check_positive(query_chunk=query_chunk, ks=min(ks, default=0))
+    for k in [*ks] or [0]:
+        neighbors.check_counts(query_chunk=query_chunk, ks=k)
+    exceptions.require(
+        labels.max(initial=0) < _MOST_CLASSES,
+        f"`labels` must be numbers of classes, below {_MOST_CLASSES:,}",
+        f"{labels.max(initial=0)}; np.unique(labels, return_inverse=True)[1] "
+        "numbers them",
+    )
     counts = np.bincount(labels)  # [C]
     exceptions.require(
         counts.max(initial=0) >= 2, "`labels` must hold a class twice", "none"

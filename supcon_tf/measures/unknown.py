@@ -199,7 +199,7 @@ def known_threshold(scores: npt.ArrayLike, known_rate: float = 0.95) -> float:
         0 < known_rate <= 1, "`known_rate` must be in (0, 1]", known_rate
     )
     # The subtraction keeps 0.95 * 20 = 19.000000000000004 at 19.
-    count = int(np.ceil(known_rate * len(scores) - 1e-9))
+    count = max(int(np.ceil(known_rate * len(scores) - 1e-9)), 1)
     return float(np.sort(scores)[len(scores) - count])
 
 

@@ -171,6 +171,7 @@ class Model(keras_data.EpochSteps, keras.Model):
     ) -> None:
         """Keras' save; ValueError for HDF5, which cannot hold these models."""
         _check_format(filepath)
+        _warn_of_optimizer(filepath, getattr(self, "optimizer", None))
         super().save(filepath, *args, **kwargs)
 
     def get_config(self) -> dict[str, object]:
@@ -300,6 +301,21 @@ def _check_format(filepath: str | os.PathLike[str]) -> None:
         "for its weights alone (save_weights_only=True of ModelCheckpoint)",
         os.fspath(filepath),
     )
+
+
+def _warn_of_optimizer(
+    filepath: str | os.PathLike[str], optimizer: object
+) -> None:
+    """Warns of a .keras file, which leaves out optimizers of the older kind."""
+    is_keras_file = os.path.splitext(os.fspath(filepath))[1] == ".keras"
+    kind = keras.optimizers.legacy.Optimizer
+    if is_keras_file and isinstance(optimizer, kind):
+        warnings.warn(
+            f"{filepath} holds the model without the steps and moments of "
+            f"{type(optimizer).__name__}, an optimizer of the older kind: to "
+            "go on with the training, keep a tf.train.Checkpoint of both",
+            stacklevel=3,
+        )
 
 
 def count_weights(group: h5py.Group) -> int:

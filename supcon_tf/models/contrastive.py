@@ -68,7 +68,8 @@ class SupConModel(base.Model):
       ValueError: a bad argument; the views are not rank 5; the labels of a
         classifier are neither integers per sample nor soft; the chunks do not
         divide the batch, or BN should span the replicas, which a loop cannot.
-      InvalidArgumentError: a row of soft labels does not sum to 1.
+      InvalidArgumentError: a row of soft labels does not sum to 1, or has a
+        share below 0.
 
     Reference: https://arxiv.org/abs/2004.11362, Sec. 3.1.
     """
@@ -391,5 +392,8 @@ def _repeat_soft_labels(
         tf.abs(tf.reduce_sum(labels, axis=1) - 1.0),
         1e-3,
         "rows of soft `labels` must sum to 1",
+    )
+    tf.debugging.assert_non_negative(
+        labels, "shares of soft `labels` must be at least 0"
     )
     return tf.repeat(labels[:, tf.newaxis], num_views, axis=1)

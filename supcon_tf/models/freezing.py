@@ -54,7 +54,8 @@ def freeze(
     """Keeps layers of a built encoder as they are, before `compile`.
 
     Frozen weights have no gradient, and frozen batch norm runs in inference
-    mode, by its present statistics.
+    mode, by its present statistics. A .keras file of an `Encoder` does not hold
+    what is frozen: after `load_model`, freeze and compile again.
 
     Args:
       encoder: images to representations.

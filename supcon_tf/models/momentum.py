@@ -29,8 +29,9 @@ class MomentumSupConModel(contrastive.SupConModel):
     So a view is never contrasted with its own copy. The queue starts empty (the
     first loss is that without a queue) and is full after size / (B * V) steps.
     The momentum copies start from the weights at `build`. They run in training
-    mode, with moving averages of BN of their own. Evaluation, stage 2 and
-    export use encoder and head themselves.
+    mode, with moving averages of BN of their own; what is frozen before
+    `compile`, is frozen in the copies too. Evaluation, stage 2 and export use
+    encoder and head themselves.
 
     Checkpoints hold the momentum copies and the queue; `.keras` files and the
     configuration do not hold the rows of the queue.
@@ -100,8 +101,22 @@ class MomentumSupConModel(contrastive.SupConModel):
 
     def start_copies(self) -> None:
         """Gives the momentum copies the weights of encoder and head."""
+        self._freeze_copies()  # Keras orders weights by what is frozen
         self.momentum_encoder.set_weights(self.encoder.get_weights())
         self.momentum_head.set_weights(self.projection_head.get_weights())
+
+    def _freeze_copies(self) -> None:
+        """Freezes the layers of the copies that are frozen in the networks."""
+        for copy, network in (
+            (self.momentum_encoder, self.encoder),
+            (self.momentum_head, self.projection_head),
+        ):
+            pairs = zip(layers.parts(copy), layers.parts(network), strict=True)
+            for copied, layer in pairs:
+                trainable = getattr(layer, "trainable", None)
+                # Setting it would set it in all layers inside, too.
+                if getattr(copied, "trainable", None) != trainable:
+                    copied.trainable = trainable
 
     def _check_loss(self, loss: object) -> None:
         exceptions.require(
@@ -116,6 +131,8 @@ class MomentumSupConModel(contrastive.SupConModel):
         """Does nothing: the loss of a file lacks the queue of this model."""
 
     def train_step(self, data: tuple) -> dict[str, tf.Tensor]:
+        # Here Keras has set all layers as they were at `compile`.
+        self._freeze_copies()
         logs = super().train_step(data)
         views, labels, _ = keras.utils.unpack_x_y_sample_weight(data)
         # Each replica moves its own variables, by the same numbers.

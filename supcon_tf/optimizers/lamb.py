@@ -119,7 +119,8 @@ class LAMB(Shares, _base()):
     The ratio is 1 where a norm is 0. Batch norm and biases, exempt by their
     rank, have weight_decay = 0 and ratio 1: Adam's step. The arguments are
     those of `tfa.optimizers.LAMB`, a Keras optimizer of the older kind, which
-    here gets the newer ones' `build` and `learning_rate`.
+    here gets the newer ones' `build` and `learning_rate`. Keras leaves its
+    steps and moments out of .keras files; a tf.train.Checkpoint has them.
 
     Reference: https://arxiv.org/abs/1904.00962, Algorithm 2.
     """
@@ -136,6 +137,14 @@ class LAMB(Shares, _base()):
             return rate(tf.maximum(self.iterations - 1, 0))
         return rate
 
+    def _transform_gradients(
+        self, grads_and_vars: Sequence[tuple[object, tf.Variable]]
+    ) -> Sequence[tuple[object, tf.Variable]]:
+        """Clips by the norm of the gradients that are applied, as `Shares`."""
+        return super()._transform_gradients(
+            [(_sum_repeated_rows(grad), var) for grad, var in grads_and_vars]
+        )
+
     def _resource_apply_dense(
         self, grad: tf.Tensor, var: tf.Variable, apply_state: dict | None = None
     ) -> tf.Operation:
@@ -148,3 +157,14 @@ class LAMB(Shares, _base()):
 
     def _do_layer_adaptation(self, variable: tf.Variable) -> bool:
         return is_kernel(variable) and super()._do_layer_adaptation(variable)
+
+
+def _sum_repeated_rows(gradient: object) -> object:
+    """Returns a gradient whose rows, of an embedding, are all different."""
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    rows, positions = tf.unique(gradient.indices)
+    values = tf.math.unsorted_segment_sum(
+        gradient.values, positions, tf.size(rows)
+    )
+    return tf.IndexedSlices(values, rows, gradient.dense_shape)

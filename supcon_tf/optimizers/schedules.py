@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import numbers
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -30,7 +31,18 @@ def scaled_learning_rate(
     """
     ratio = batch_size / 256
     factors = {"linear": ratio, "sqrt": math.sqrt(ratio), "none": 1.0}
+    exceptions.require_one_of(factors, "scaling", scaling)
     return base * factors[scaling]
+
+
+def _require_steps(**values: int) -> None:
+    """Raises ValueError unless arguments, by their names, are integers."""
+    for name, value in values.items():
+        exceptions.require(
+            isinstance(value, numbers.Integral),
+            f"`{name}` must be an integer, such as round(0.1 * total_steps)",
+            repr(value),
+        )
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
@@ -50,11 +62,12 @@ class Warmup(keras.optimizers.schedules.LearningRateSchedule):
       [0.5, 1.0, 2.0, 2.0, 2.0]
 
     Raises:
-      ValueError: `warmup_steps` is negative.
+      ValueError: `warmup_steps` is negative, or no integer.
     """
 
     def __init__(self, peak: float, warmup_steps: int = 0):
         super().__init__()
+        _require_steps(warmup_steps=warmup_steps)
         exceptions.require(
             warmup_steps >= 0, "`warmup_steps` must be at least 0", warmup_steps
         )
@@ -97,6 +110,7 @@ class WarmupLinear(Warmup):
     """
 
     def __init__(self, peak: float, total_steps: int, warmup_steps: int = 0):
+        _require_steps(warmup_steps=warmup_steps)
         exceptions.require(
             0 <= warmup_steps <= total_steps,
             f"`warmup_steps` must be between 0 and {total_steps} "
@@ -162,6 +176,7 @@ class WarmupExponential(Warmup):
         decay_rate: float,
         warmup_steps: int = 0,
     ):
+        _require_steps(decay_steps=decay_steps)
         exceptions.require(
             decay_steps >= 1, "`decay_steps` must be at least 1", decay_steps
         )
@@ -206,6 +221,8 @@ class WarmupStep(Warmup):
     ):
         super().__init__(peak, warmup_steps)
         self.boundaries = list(boundaries)
+        for boundary in self.boundaries:
+            _require_steps(boundaries=boundary)
         self.decay_rate = decay_rate
 
     def _decay(self, step: tf.Tensor) -> tf.Tensor:

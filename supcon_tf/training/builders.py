@@ -183,10 +183,10 @@ def compile_model(
       ValueError: as `models.freeze`; or the loss uses class shares, and a class
         has no images.
     """
-    momentum = getattr(model, "momentum_encoder", None)
     if settings.freeze or settings.freeze_batch_norm:
-        for part in (model.encoder, *([momentum] if momentum else [])):
-            models.freeze(part, settings.freeze, settings.freeze_batch_norm)
+        models.freeze(
+            model.encoder, settings.freeze, settings.freeze_batch_norm
+        )
     optimizer_ = optimizer(settings, epoch_steps)
     if settings.layer_decay < 1:
         shares = models.learning_rate_shares(

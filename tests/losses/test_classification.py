@@ -85,7 +85,9 @@ def test_soft_labels_in_a_function_must_sum_to_1():
     np.testing.assert_allclose(
         graph(SOFT, logits), loss(SOFT, logits), rtol=1e-5
     )
-    for labels in (SOFT * 1.01, np.ones([4, 3]), np.full([4, 3], np.nan)):
+    below_0 = np.float32([[1.5, -0.5, 0]] * 4)
+    nans = np.full([4, 3], np.nan)
+    for labels in (SOFT * 1.01, np.ones([4, 3]), nans, below_0):
         with pytest.raises(tf.errors.InvalidArgumentError, match="sum to 1"):
             graph(labels, logits)
     with pytest.raises(ValueError, match="`labels` must have shape .4, 3. to"):

@@ -95,6 +95,7 @@ def test_anchor_without_positives_has_loss_and_gradient_zero():
         ({"denominator": "none"}, "`denominator` must be one of all, one_pos"),
         ({"anchor_views": "one"}, "`anchor_views` must be one of all, first"),
         ({"positives_cap": 0}, "`positives_cap` must be at least 1 with 2"),
+        ({"positives_cap": 2.5}, "`positives_cap` must be an integer, or None"),
         ({"labels": [0, 1]}, r"`labels` must have shape \[4\]"),
         ({"labels": [0.0] * 4}, "`labels` must be integers, got float32"),
         ({"labels": [[[0]]] * 4}, "`labels` must be .batch., "),
@@ -122,6 +123,14 @@ def test_bad_input_is_named(arguments, message):
     defaults = {"projections": vectors.unit([4, 2, 4]), "labels": [0, 1, 0, 1]}
     with pytest.raises(ValueError, match=message):
         losses.supcon_loss(**{**defaults, **arguments})
+
+
+@pytest.mark.parametrize("loss", [losses.supcon_loss, losses.tiled_supcon_loss])
+def test_a_mask_with_weights_below_0_is_refused(loss):
+    z, signs = vectors.unit([3, 2, 4]), 2 * np.eye(3) - 1  # -1 for negatives
+    for mask in (signs, np.full([3, 3], np.nan)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="at least 0"):
+            loss(z, positive_mask=mask)
 
 
 def test_multi_hot_labels_are_refused():

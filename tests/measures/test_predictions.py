@@ -67,6 +67,13 @@ def test_two_classes_have_the_average_precision_of_the_rarer_one(rarer):
     assert "average_precision" not in of_one_class
 
 
+def test_average_precision_ranks_tiny_probabilities():
+    share = np.float32([1e-9, 1e-12, 1e-13, 1e-14, 2e-9])  # 1 - share is 1
+    probabilities = np.stack([1 - share, share], axis=1)
+    summary = predictions.classification_summary(probabilities, [1, 0, 0, 0, 1])
+    assert summary["average_precision"] == 1
+
+
 def _many_classes(classes, examples):
     """Probabilities of so many classes, of which some are right."""
     rng = np.random.default_rng(0)

@@ -105,7 +105,9 @@ def test_by_hand():
         ({"labels": [0, 1]}, r"`labels` must have shape \(3,\)"),
         ({"labels": [0, 1, 2]}, "`labels` must hold a class twice"),
         ({"ks": 5}, "`ks` must be a list of ints, got 5"),
+        ({"labels": [10**12] * 3}, r"below 10,000,000, got 1000000000000; np"),
         ({"ks": (1, 0)}, "`ks` must be positive, got 0"),
+        ({"ks": (1, 1.5)}, "`ks` must be an integer, got 1.5"),
         ({"query_chunk": 0}, "`query_chunk` must be positive, got 0"),
     ],
 )

@@ -93,6 +93,10 @@ def test_the_summary_equals_scikit_learn(levels):
     }
 
 
+def test_the_smallest_rate_has_the_threshold_of_the_highest_score():
+    assert measures.known_threshold([0.1, 0.2], 1e-12) == 0.2
+
+
 @pytest.mark.parametrize(
     "call, message",
     [

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import tensorflow as tf
 
 from supcon_tf import exceptions, losses, models
 from supcon_tf.keras_2 import keras
+from supcon_tf.optimizers import lamb
 
 SUFFIXES = (".h5", ".weights.h5", ".keras", "")
 
@@ -102,6 +104,18 @@ def test_a_model_is_rebuilt_from_its_config_and_its_files(name, tmp_path):
     for instance in copies:
         weights = {weight.name: weight.numpy() for weight in instance.weights}
         np.testing.assert_equal(weights, expected)
+
+
+def test_a_file_without_the_state_of_the_optimizer_is_told(tmp_path):
+    head = _built(models.ProjectionHead(4, ()), 2, 3)
+    for optimizer, is_left_out in ((lamb.LAMB(), True), ("adam", False)):
+        head.compile(optimizer)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            head.save(tmp_path / "head.keras")
+        messages = [str(warning.message) for warning in caught]
+        is_told = any("steps and moments of LAMB" in text for text in messages)
+        assert is_told == is_left_out, messages
 
 
 def test_before_build_there_is_nothing_to_load_into():

@@ -325,6 +325,9 @@ def test_a_classifier_learns_soft_labels():
     assert by_share == pytest.approx(by_class, rel=1e-6)
     with pytest.raises(tf.errors.InvalidArgumentError, match="must sum to 1"):
         model.test_on_batch(_views(8), one_hot * 1.01)
+    one_hot[:, :2] += [0.5, -0.5]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="be at least 0"):
+        model.test_on_batch(_views(8), one_hot)
 
 
 @pytest.mark.slow

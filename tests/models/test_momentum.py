@@ -139,6 +139,45 @@ def test_chunks_pass_the_copies_in_turn():
     assert_queued(model, 0, np.concatenate(chunks), labels)
 
 
+@pytest.mark.parametrize("is_built", [False, True])
+def test_the_copies_freeze_with_their_networks(is_built):
+    inputs = keras.Input([SIDE, SIDE, 3])
+    rows = keras.layers.Flatten()(inputs)
+    for name in ("first", "second"):  # of one shape: a swap would fit
+        rows = keras.layers.Dense(SIDE * SIDE * 3, name=name)(rows)
+    rows = keras.layers.BatchNormalization(name="norm")(rows)
+    network = keras.Model(inputs, rows)
+    queue = losses.ProjectionQueue(24, DIM)
+    model = models.MomentumSupConModel(
+        network, models.ProjectionHead(DIM, ()), queue, 0.5
+    )
+    if is_built:
+        model.build((None, VIEWS, SIDE, SIDE, 3))
+    network.get_layer("first").trainable = False
+    network.get_layer("norm").trainable = False
+    loss = losses.SupConLoss(queue=queue)
+    model.compile(keras.optimizers.SGD(1.0), loss, run_eagerly=True)
+    model.build((None, VIEWS, SIDE, SIDE, 3))
+    copy = model.momentum_encoder.backbone
+    starts = values(copy.get_layer("second").weights)
+    model.train_on_batch(*make_batch())
+    for name in ("first", "norm"):  # norm: no moving average either
+        pairs = zip(
+            values(copy.get_layer(name).weights),
+            values(network.get_layer(name).weights),
+            strict=True,
+        )
+        for copied, weight in pairs:
+            np.testing.assert_array_equal(copied, weight)
+    for start, copied, weight in zip(
+        starts,
+        values(copy.get_layer("second").weights),
+        values(network.get_layer("second").weights),
+        strict=True,
+    ):
+        np.testing.assert_allclose(copied, (start + weight) / 2, atol=1e-6)
+
+
 @pytest.mark.slow
 def test_fit_reaches_the_floor_of_the_loss():
     keras.utils.set_random_seed(0)

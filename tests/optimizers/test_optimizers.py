@@ -278,6 +278,20 @@ def test_lambs_learning_rate_can_be_read_and_set():
         assert float(tf.convert_to_tensor(optimizer.learning_rate)) == rate
 
 
+@pytest.mark.parametrize("clip", ["clipnorm", "global_clipnorm"])
+def test_lamb_clips_by_the_norm_of_the_sum_of_repeated_rows(clip):
+    rows = tf.IndexedSlices([[3.0, 2.0], [0.0, 2.0]], [1, 1], [2, 2])
+    results = []
+    for gradient in (rows, tf.convert_to_tensor(rows)):
+        table = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
+        optimizer = lamb.LAMB(0.1, **{clip: 0.5})
+        # The second gradient is short: only the first is clipped.
+        for g in (gradient, tf.constant([[0.1, 0.0], [0.0, 0.2]])):
+            optimizer.apply_gradients([(g, table)])
+        results.append(table.numpy())
+    np.testing.assert_allclose(*results, rtol=1e-6)
+
+
 def test_the_plain_lamb_is_tfas_and_opens_its_checkpoints(tmp_path):
     tfa = pytest.importorskip("tensorflow_addons", exc_type=ImportError)
     kinds = [tfa.optimizers.LAMB, lamb.PlainLAMB]

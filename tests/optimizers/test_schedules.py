@@ -85,6 +85,9 @@ def test_bad_steps_are_named():
         (training.WarmupCosine, (10, 11), "`warmup_steps` must be between 0"),
         (training.Warmup, (-1,), "`warmup_steps` must be at least 0"),
         (training.WarmupExponential, (0, 0.5), "`decay_steps` must be at leas"),
+        (training.WarmupCosine, (10, 2.5), "`warmup_steps` must be an integer"),
+        (training.WarmupExponential, (1.5, 0.5), "`decay_steps` must be an in"),
+        (training.WarmupStep, ([2, 4.5], 0.5), "`boundaries` must be an int"),
     ):
         with pytest.raises(ValueError, match=message):
             kind(0.1, *arguments)
@@ -94,3 +97,5 @@ def test_scaled_learning_rate():
     for scaling, expected in (("linear", 2.0), ("sqrt", 1.0), ("none", 0.5)):
         rate = training.scaled_learning_rate(0.5, 1024, scaling)
         assert rate == pytest.approx(expected)
+    with pytest.raises(ValueError, match="`scaling` must be one of linear, sq"):
+        training.scaled_learning_rate(0.5, 1024, "log")
