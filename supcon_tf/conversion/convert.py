@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import importlib.metadata
-from collections.abc import Iterator
 
 from supcon_tf import config, data, exceptions
 from supcon_tf.augment import geometry
 from supcon_tf.conversion import comparison, formats
 from supcon_tf.data import subsets
 from supcon_tf.disk import files, locks
-from supcon_tf.keras_2 import keras
 from supcon_tf.training import console, runs
 
 _FILES = {
@@ -91,9 +88,8 @@ def _write_converted(
             versions[package] = importlib.metadata.version(package)
     test_source, image_size = run.source("test"), run.settings.image_size
     name = run.choose_classifier(settings.classifier)
-    with _float32_policy():
-        classifier = None if name == "none" else run.classifier(name)
-        model = formats.ImageModel(run.encoder, image_size, classifier)
+    classifier = None if name == "none" else run.classifier(name)
+    model = formats.ImageModel(run.encoder, image_size, classifier)
     console.print_header(test_source, image_size)
     console.print_line("encoder", checkpoint)
     console.print_line("classifier", name)
@@ -121,20 +117,6 @@ def _write_converted(
         files.write_json(partial / "conversion.json", results)
     console.print_line("converted", directory)
     return results
-
-
-@contextlib.contextmanager
-def _float32_policy() -> Iterator[None]:
-    """Makes networks of float32, as TFLite needs them.
-
-    A training in this process may have set another policy of Keras.
-    """
-    policy = keras.mixed_precision.global_policy()
-    keras.mixed_precision.set_global_policy("float32")
-    try:
-        yield
-    finally:
-        keras.mixed_precision.set_global_policy(policy)
 
 
 def _convert_all(

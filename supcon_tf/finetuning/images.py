@@ -30,6 +30,7 @@ _WEIGHTS = {"keras": "imagenet", "keras_hub": "preset"}
 _STEP_COST = 3.5
 
 
+@devices.restored_policy()
 def finetune_images(
     settings: config.FinetuneSettings,
     choose: candidates.Choose = candidates.choose,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 
@@ -36,6 +37,20 @@ def set_up(settings: config.DeviceSettings) -> tf.distribute.Strategy:
         tf.config.experimental.enable_op_determinism()
     keras.mixed_precision.set_global_policy(settings.precision)
     return strategy
+
+
+@contextlib.contextmanager
+def restored_policy() -> Iterator[None]:
+    """Gives back the user's precision policy, in the place of a run's.
+
+    Else what follows in the process, such as an evaluation or an export, would
+    compute in the precision of the training.
+    """
+    policy = keras.mixed_precision.global_policy()
+    try:
+        yield
+    finally:
+        keras.mixed_precision.set_global_policy(policy)
 
 
 def distributed(

@@ -26,6 +26,7 @@ from supcon_tf.training import (
 )
 
 
+@devices.restored_policy()
 def pretrain(
     settings: config.PretrainSettings,
     load: Callable[[config.PretrainSettings, keras.Model], None] = initial.load,
@@ -146,6 +147,7 @@ def _compiled_model(
     return model
 
 
+@devices.restored_policy()
 def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
     """Stage 2: trains a linear classifier on the frozen encoder of a run.
 

@@ -17,6 +17,7 @@ from supcon_tf.training import (
     best_epoch,
     builders,
     console,
+    devices,
     jobs,
     loop,
     representations,
@@ -26,6 +27,7 @@ from supcon_tf.training import (
 _INFERENCE_BATCH = 64  # texts
 
 
+@devices.restored_policy()
 def finetune_text(settings: config.FinetuneTextSettings) -> None:
     """Trains a language model by cross-entropy, SupCon or both.
 

@@ -15,7 +15,14 @@ from supcon_tf import config, data, distribute, exceptions, run_files, scores
 from supcon_tf.data import subsets
 from supcon_tf.disk import files, origins
 from supcon_tf.measures import truncation
-from supcon_tf.training import console, input_pipeline, jobs, loop, runs
+from supcon_tf.training import (
+    console,
+    devices,
+    input_pipeline,
+    jobs,
+    loop,
+    runs,
+)
 from supcon_tf.transfer import fine_tuning, linear_probe, selection
 
 _METHODS = {
@@ -29,6 +36,7 @@ _CHOOSING_LABELS = ("map", "map_11_point")
 _FIGURES_OF_LABELS = (*_CHOOSING_LABELS, "micro_f1", "macro_f1", "ece", "nll")
 
 
+@devices.restored_policy()
 def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
     """Takes the pretrained encoder of a run to another data set.
 

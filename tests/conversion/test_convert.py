@@ -16,7 +16,6 @@ from supcon_tf import config, conversion, data, training
 from supcon_tf.conversion import formats
 from supcon_tf.data import subsets
 from supcon_tf.disk import files
-from supcon_tf.keras_2 import keras
 from supcon_tf.training import runs
 
 # `conversion.convert` is the function.
@@ -69,17 +68,6 @@ def test_the_float_model_is_that_of_the_run(run, results, expected):
     runner = tf.lite.Interpreter(str(file)).get_signature_runner()
     output = runner(images=images[:1])["probabilities"]
     np.testing.assert_allclose(output, probabilities[:1], rtol=0, atol=0.1)
-
-
-def test_a_training_before_leaves_its_precision_behind(
-    finished_run, tmp_path, float32_policy
-):
-    run = copied(finished_run, tmp_path)
-    keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    options = {"formats": ("tflite_float32",), "classifier": "none"}
-    conversion.convert(config.ConvertSettings(str(run.path), **options))
-    assert names_in(run.converted) > {"model_float32.tflite"}
-    assert keras.mixed_precision.global_policy().name == "mixed_bfloat16"
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, data, distribute
+from supcon_tf import config, data, distribute, training
 from supcon_tf.host import cores
 from supcon_tf.keras_2 import keras
-from supcon_tf.training import console, devices
+from supcon_tf.training import console, devices, input_pipeline
 
 
 def settings(**options):
@@ -37,6 +37,27 @@ def test_replicas_must_share_the_batch(two_replicas, float32_policy, stage):
                 make("run", strategy="mirrored", batch_size=batch_size)
             )
     devices.set_up(make("run", strategy="mirrored", batch_size=8))
+
+
+def test_a_training_leaves_the_precision_as_it_was(
+    float32_policy, tmp_path, monkeypatch
+):
+    """Also one that fails: what follows computes in the user's precision."""
+    during = []
+
+    def unreadable(*_):
+        during.append(keras.mixed_precision.global_policy().name)
+        raise ValueError("no images")
+
+    monkeypatch.setattr(input_pipeline, "source", unreadable)
+    with pytest.raises(ValueError, match="no images"):
+        training.pretrain(
+            config.PretrainSettings(
+                str(tmp_path / "run"), precision="mixed_bfloat16"
+            )
+        )
+    assert during == ["mixed_bfloat16"]
+    assert keras.mixed_precision.global_policy().name == "float32"
 
 
 def test_xla_takes_one_replica(two_replicas, float32_policy, monkeypatch):
