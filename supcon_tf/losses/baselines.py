@@ -153,9 +153,9 @@ class TripletLoss(inputs.Loss):
     other views are positives. "semi_hard" (FaceNet) takes for every pair a, p
     the nearest n that is farther than p, or the farthest n where there is
     none, and averages over pairs; "hard" takes for every a its farthest p and
-    nearest n. The contrastive loss of one positive and one negative is, to
-    first order, this with margin 2 * tau (Suppl. Sec. 4): 0.2, FaceNet's
-    margin too, at tau 0.1.
+    nearest n, and averages over the a that have a p. The contrastive loss of
+    one positive and one negative is, to first order, this with margin 2 * tau
+    (Suppl. Sec. 4): 0.2, FaceNet's margin too, at tau 0.1.
 
     Every sample of [batch] gets the mean, so that Keras' reduction returns it;
     sample weights have no meaning. Without a pair of one class, or without a
@@ -219,9 +219,13 @@ def _hard(ids: tf.Tensor, rows: tf.Tensor, margin: float) -> tf.Tensor:
     farthest = tf.reduce_max(tf.where(same_class, distances, 0.0), axis=1)
     nearest = tf.reduce_min(tf.where(same_class, np.inf, distances), axis=1)
     losses = tf.maximum(farthest - nearest + margin, 0.0)  # [M]
-    # Without any pair the loss is 0, not that of anchors to themselves.
-    has_pair = tf.size(tf.unique(ids).y) < tf.size(ids)
-    return tf.where(has_pair, tf.reduce_mean(losses), 0.0)
+    # Not of an anchor to itself, for which `farthest` is 0.
+    sizes = tf.reduce_sum(tf.cast(same_class, tf.float32), axis=1)  # [M]
+    has_positive = sizes > 1.0
+    return tf.math.divide_no_nan(
+        tf.reduce_sum(tf.where(has_positive, losses, 0.0)),
+        tf.reduce_sum(tf.cast(has_positive, tf.float32)),
+    )
 
 
 def _semi_hard(ids: tf.Tensor, rows: tf.Tensor, margin: float) -> tf.Tensor:

@@ -101,7 +101,8 @@ def gains_table(results: Iterable[Result]) -> str:
 
     The second column has the mean accuracy of cross-entropy's own classifier.
     The others have the mean gain over this accuracy, in points, with half of
-    its 95 % interval where there are several seeds.
+    its 95 % interval where there are several seeds, and "(of N)" for a gain of
+    fewer seeds than the row has.
 
     Example:
       >>> from supcon_tf.sweeps import gains
@@ -126,18 +127,24 @@ def gains_table(results: Iterable[Result]) -> str:
         texts = [f"{images:,}", f"{steps:,}", f"{len(numbers)}"]
         texts.append(f"{statistics.fmean(numbers):.3f}")
         for method in _OTHERS:
-            texts.append(_points(differences[method].get((images, steps), [])))
+            points = differences[method].get((images, steps), [])
+            texts.append(_points(points, len(numbers)))
         rows.append(texts)
     return "\n".join(table.markdown(rows, left=0))
 
 
-def _points(differences: list[float]) -> str:
-    """Returns a mean gain in points, with half of its interval."""
+def _points(differences: list[float], seeds: int) -> str:
+    """Returns a mean gain in points, with half of its interval.
+
+    Says how many pairs there are if they are fewer than the `seeds` of the row.
+    """
     if not differences:
         return "-"
     text = f"{100 * statistics.fmean(differences):+.1f}"
     if len(differences) > 1:
         text += f" ± {100 * half_interval(differences):.1f}"
+    if len(differences) < seeds:
+        text += f" (of {len(differences)})"
     return text
 
 
