@@ -25,14 +25,11 @@ def lack_instructions(dtype: str) -> bool:
     False where this is not known: for a dtype other than bfloat16 and float16,
     on processors other than x86, and on systems other than Linux.
     """
-    instructions = _INSTRUCTIONS.get(dtype)
+    if dtype not in _INSTRUCTIONS:
+        return False
     try:
-        text = pathlib.Path("/proc/cpuinfo").read_text()
+        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return False
-    flags = next(
-        (line for line in text.splitlines() if line.startswith("flags")), ""
-    )
-    return bool(instructions and flags) and instructions.isdisjoint(
-        flags.split()
-    )
+    flags = next((line for line in lines if line.startswith("flags")), None)
+    return flags is not None and _INSTRUCTIONS[dtype].isdisjoint(flags.split())

@@ -470,13 +470,8 @@ def _check_names(
     )
     for name in class_names:
         exceptions.require(
-            isinstance(name, str),
-            "`class_names` must be a line of text each",
-            repr(name),
-        )
-        encodable = name.encode("utf-8", "ignore").decode("utf-8")
-        exceptions.require(
-            encodable.splitlines() == [name],
+            isinstance(name, str)
+            and name.encode("utf-8", "ignore").decode().splitlines() == [name],
             "`class_names` must be a line of text each",
             repr(name),
         )

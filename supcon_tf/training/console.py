@@ -189,15 +189,17 @@ def print_slow_precision(policy: str) -> None:
     `policy` is the name of a policy of Keras, as --precision takes it.
     """
     dtype = policy.removeprefix("mixed_")
-    has_accelerator = tf.config.list_physical_devices(
-        "GPU"
-    ) or tf.config.list_logical_devices("TPU")
-    if cores.lack_instructions(dtype) and not has_accelerator:
-        print_line(
-            "note",
-            f"this processor has no {dtype} instructions, so that {policy} "
-            "takes many times as long as float32: leave out --precision",
-        )
+    if not cores.lack_instructions(dtype):
+        return
+    if tf.config.list_physical_devices("GPU"):
+        return
+    if tf.config.list_logical_devices("TPU"):
+        return
+    print_line(
+        "note",
+        f"this processor has no {dtype} instructions, so that {policy} takes "
+        "many times as long as float32: leave out --precision",
+    )
 
 
 def print_pretraining(

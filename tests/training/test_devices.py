@@ -1,15 +1,23 @@
 """Devices of a run, and the data of each worker."""
 
 import shutil
+from unittest import mock
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, data, distribute, training
+from supcon_tf import (
+    config,
+    data,
+    distribute,
+    finetuning,
+    training,
+    transfer,
+)
 from supcon_tf.host import cores
 from supcon_tf.keras_2 import keras
-from supcon_tf.training import console, devices, input_pipeline
+from supcon_tf.training import console, devices, jobs, runs
 
 
 def settings(**options):
@@ -39,24 +47,36 @@ def test_replicas_must_share_the_batch(two_replicas, float32_policy, stage):
     devices.set_up(make("run", strategy="mirrored", batch_size=8))
 
 
-def test_a_training_leaves_the_precision_as_it_was(
-    float32_policy, tmp_path, monkeypatch
+@pytest.mark.parametrize(
+    "train, make",
+    [
+        (training.pretrain, config.PretrainSettings),
+        (training.train_linear, config.LinearSettings),
+        (training.finetune_text, config.FinetuneTextSettings),
+        (finetuning.finetune_images, config.FinetuneSettings),
+        (transfer.transfer_encoder, config.TransferSettings),
+    ],
+)
+def test_every_training_gives_the_precision_back(
+    train, make, float32_policy, tmp_path, monkeypatch
 ):
-    """Also one that fails: what follows computes in the user's precision."""
-    during = []
+    """What follows in the process computes in the user's precision."""
 
-    def unreadable(*_):
-        during.append(keras.mixed_precision.global_policy().name)
-        raise ValueError("no images")
+    def prepare(*_, **__):
+        keras.mixed_precision.set_global_policy("mixed_bfloat16")
+        raise ValueError("prepared")
 
-    monkeypatch.setattr(input_pipeline, "source", unreadable)
-    with pytest.raises(ValueError, match="no images"):
-        training.pretrain(
-            config.PretrainSettings(
-                str(tmp_path / "run"), precision="mixed_bfloat16"
-            )
-        )
-    assert during == ["mixed_bfloat16"]
+    run = mock.MagicMock()
+    run.files.stage.return_value.transfer_file = tmp_path / "transfer.json"
+    monkeypatch.setattr(jobs, "prepare", prepare)
+    monkeypatch.setattr(runs.Run, "open", lambda *_, **__: run)
+    arguments = {
+        config.FinetuneTextSettings: {"model": "m", "train_file": "t.tsv"},
+        config.FinetuneSettings: {"data_dir": "photos"},
+        config.TransferSettings: {"image_size": 32, "dataset": "digits"},
+    }
+    with pytest.raises(ValueError, match="prepared"):
+        train(make(str(tmp_path / "run"), **arguments.get(make, {})))
     assert keras.mixed_precision.global_policy().name == "float32"
 
 
