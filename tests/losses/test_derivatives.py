@@ -45,6 +45,8 @@ def make_losses(options):
     ]
 
 
+# In graphs, windows and the loop take half a minute to trace.
+@pytest.mark.slow(but=[f"{name}-False" for name in CASES] + ["streamed-True"])
 @pytest.mark.parametrize("in_function", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_second_derivatives(name, in_function):
@@ -93,6 +95,7 @@ def test_forward_mode(name):
     np.testing.assert_allclose(tiled, dense, rtol=1e-4)
 
 
+@pytest.mark.slow(but=["False"])
 @pytest.mark.parametrize("in_function", [False, True])
 def test_a_constant_part_is_refused(in_function):
     """Hardness is a constant of the gradient, which the sums cannot keep."""

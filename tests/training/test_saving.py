@@ -14,9 +14,9 @@ from tests import processes, workers
 
 FLAGS = (
     *("--epochs=2", "--batch_size=120", "--checkpoint_steps=4"),
-    # With it, the loss of so small a run depends on the last bits, which differ
-    # with the number of threads.
-    "--noprojection_batch_norm",
+    # Otherwise the loss of so small a run depends on the last bits, which
+    # differ with the processor, the threads and the number of workers.
+    *("--noprojection_batch_norm", "--learning_rate=0.1"),
 )
 
 
@@ -125,7 +125,7 @@ def test_two_workers_save_the_same_step_and_train_like_one_device(
     recorded = run.recorded(config.PretrainSettings)
     one_device = {"strategy": "one_device", "resume": True}
     training.pretrain(dataclasses.replace(recorded, **one_device))
-    assert losses(run_dir) == pytest.approx(losses(undisturbed), rel=3e-3)
+    assert losses(run_dir) == pytest.approx(losses(undisturbed), rel=1e-3)
 
 
 @pytest.mark.slow
@@ -156,7 +156,7 @@ def test_a_lost_worker_ends_the_other_for_a_restart(undisturbed, tmp_path):
         assert "lost         another worker" in output
     for output in map(processes.end, start_pair(run_dir)):
         assert "resumed      " in output
-    assert losses(run_dir) == pytest.approx(losses(undisturbed), rel=3e-3)
+    assert losses(run_dir) == pytest.approx(losses(undisturbed), rel=1e-3)
 
 
 @pytest.mark.slow
