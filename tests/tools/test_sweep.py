@@ -11,7 +11,7 @@ from supcon_tf.training import preemption
 from tests import forks, processes
 
 CELL = "temperature=0.1"
-EPOCHS = 20  # at least two more than the waits of the test
+EPOCHS = 20
 
 
 def start(run_dir, *flags):
@@ -40,11 +40,13 @@ def cell_processes(run_dir):
     return process_ids
 
 
-def train_an_epoch_more(run_dir, process):
-    """Waits for a further checkpoint of the first cell."""
+def train_two_epochs_more(run_dir, process):
+    """Waits for more checkpoints than a cell writes as its sweep is killed."""
     run = run_dir / "cells" / CELL
     before = processes.last_step(run)
-    processes.wait_until(lambda: processes.last_step(run) > before, [process])
+    processes.wait_until(
+        lambda: processes.last_step(run) >= before + 44, [process]
+    )
 
 
 def status(run_dir):
@@ -71,7 +73,7 @@ def test_whatever_is_killed_goes_on(tmp_path):
     # SIGKILL of the sweep: the cell saves and ends by itself, and the next
     # sweep, though started at once, waits for that.
     process = start(run_dir)
-    train_an_epoch_more(run_dir, process)
+    train_two_epochs_more(run_dir, process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
 
@@ -81,7 +83,7 @@ def test_whatever_is_killed_goes_on(tmp_path):
         (signal.SIGINT, preemption.EXIT_CODE),
     ):
         process = start(run_dir)
-        train_an_epoch_more(run_dir, process)
+        train_two_epochs_more(run_dir, process)
         assert len(cell_processes(run_dir)) == 1
         process.send_signal(number)
         output = processes.end(process, code)
@@ -91,7 +93,7 @@ def test_whatever_is_killed_goes_on(tmp_path):
 
     # SIGKILL of the cell: the next one is run.
     process = start(run_dir)
-    train_an_epoch_more(run_dir, process)
+    train_two_epochs_more(run_dir, process)
     (cell,) = cell_processes(run_dir)
     os.kill(cell, signal.SIGKILL)
     output = processes.end(process, 1)
