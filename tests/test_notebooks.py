@@ -88,6 +88,7 @@ def pictures_and_text(outputs):
 def test_quickstart_runs_in_a_kernel(tmp_path):
     """With the network that the page has, for a third of its epochs."""
     notebook = copy.deepcopy(NOTEBOOKS["quickstart"])
+    assert "epochs = 12\n" in plain_python(notebook)
     for cell in code_cells(notebook):
         cell.source = cell.source.replace("epochs = 12\n", "epochs = 4\n")
     outputs = outputs_of_kernel(notebook, tmp_path)
@@ -95,7 +96,7 @@ def test_quickstart_runs_in_a_kernel(tmp_path):
     assert len(pictures) == 2  # the views, and the representations
     assert all(len(picture) > 10_000 for picture in pictures)
     accuracies = re.search(r"linear top-1 (.+), k-NN top-1 (.+)", text)
-    assert all(float(accuracy) > 0.9 for accuracy in accuracies.groups())
+    assert all(float(accuracy) > 0.95 for accuracy in accuracies.groups())
     assert outputs[-1]["data"]["text/plain"] == "TensorShape([64, 128])"
 
 

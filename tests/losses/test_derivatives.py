@@ -45,8 +45,10 @@ def make_losses(options):
     ]
 
 
-# In graphs, windows and the loop take half a minute to trace.
-@pytest.mark.slow(but=[f"{name}-False" for name in CASES] + ["streamed-True"])
+# In a graph, windows and the loop take half a minute to trace.
+@pytest.mark.slow(
+    but=[f"{name}-False" for name in CASES] + ["streamed-True", "strips-True"]
+)
 @pytest.mark.parametrize("in_function", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_second_derivatives(name, in_function):

@@ -233,6 +233,19 @@ def test_the_demo_compares_two_runs(monkeypatch, capsys):
 
 
 @pytest.mark.slow
+def test_the_demo_ends_with_its_table(tmp_path):
+    process = run("demo", "--epochs=2", cwd=tmp_path)
+    assert process.returncode == 0, process.stderr[-2000:]
+    table = process.stdout[process.stdout.index("360 held-out digits") :]
+    rows = {line[:15].strip(): line[15:].split() for line in table.splitlines()}
+    for title in ("linear top-1", "linear ECE", "k-NN top-1"):
+        untrained, supcon = map(float, rows[title])
+        assert 0 < untrained < 1 and 0 < supcon <= 1
+    assert float(rows["k-NN top-1"][1]) > float(rows["k-NN top-1"][0])
+    assert (tmp_path / "runs/demo/supcon/export/1/saved_model.pb").exists()
+
+
+@pytest.mark.slow
 def test_the_augmentation_is_shown(image_folder, tmp_path):
     """With every default but the images, which have no class folders."""
     photographs = image_folder / "train" / "mid"
