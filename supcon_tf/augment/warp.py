@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
-from scipy import interpolate
 
 from supcon_tf import exceptions
 from supcon_tf.augment import dispatch, randomness
@@ -98,6 +97,8 @@ def _basis(height: int, width: int) -> np.ndarray:
     [height * width, 6] float64, in 1/256 pixel: the spline of each of the four
     points, then row and column of the pixel.
     """
+    from scipy import interpolate  # which takes a third of a second
+
     points = [[height * i / 3, width * j / 3] for i in (1, 2) for j in (1, 2)]
     pixels = np.indices([height, width], np.float64).reshape(2, -1).T
     splines = interpolate.RBFInterpolator(

@@ -16,7 +16,6 @@ labels of the images.
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
 
 from supcon_tf import config, data, losses
 from supcon_tf.data import hierarchy
@@ -115,6 +114,8 @@ def _partner_counts(
             present = len(np.unique(images.labels))
         others = views * (counts - 1) + queued / present
         return others, counts / counts.sum()
+    from scipy import stats  # which takes half a second, and few losses need
+
     population = images.num_examples - 1
     draws = samples - 1 + round(queued / views)
     values, shares = [], []
