@@ -19,7 +19,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed-$(VERSION)
 DEV_STAMP := $(VENV)/.dev-installed-$(VERSION)
-INSTALL := $(BIN)/python -m pip install --quiet -c $(LOCK)
+# Python compiles a module when something imports it first. To compile all that
+# pip installs takes longer, and most of it is never imported.
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile -c $(LOCK)
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo check test test-all test-platforms bench-gpu python lint docs release-check clean
 

@@ -267,5 +267,5 @@ class DemoSettings(Settings):
     """Settings of tools/demo.py."""
 
     run_dir: str = "runs/demo"
-    epochs: int = setting(24, at_least=1)
+    epochs: int = setting(12, at_least=1)
     """Epochs of pretraining on the digits."""
