@@ -18,6 +18,7 @@ from supcon_tf.training import runs
 _TOY_SETTINGS = {
     "dataset": "digits",
     "data_dir": None,
+    "precision": "float32",  # bfloat16 is slow on an older processor
     "width": 0.05,
     "hidden_dims": (16,),
     "batch_size": 20,

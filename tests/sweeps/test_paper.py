@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from supcon_tf import config, data, evaluation, sweeps
-from supcon_tf.sweeps import grid, run
+from supcon_tf.sweeps import grid, processes, run
+from tests.sweeps import test_run
 
 ROOT = pathlib.Path(__file__).parents[2]
 TABLES = [
@@ -54,8 +55,9 @@ def test_a_table_at_toy_size_asks_for_what_the_digits_have(table):
 
 
 @pytest.mark.slow
-def test_a_table_runs_at_toy_size(tmp_path):
-    """Real processes, to the figure of the table itself."""
+def test_a_table_runs_at_toy_size(tmp_path, monkeypatch):
+    """To the figure of the table itself."""
+    monkeypatch.setattr(processes, "start", test_run.CommandFork)
     settings = config.ReproduceSettings(
         str(tmp_path), table="hardness", scale="toy"
     )
