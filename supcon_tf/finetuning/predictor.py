@@ -140,6 +140,7 @@ class Predictor:
             self.encode,
             path,
             self.takes_texts,
+            content=self._content,
             request=functools.partial(self._model.predict, self._represent),
         )
 

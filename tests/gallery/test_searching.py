@@ -5,6 +5,7 @@ import functools
 import html
 import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -260,8 +261,32 @@ def test_a_path_in_the_home_folder_is_that_of_its_file(
     assert len(products.gallery) == len(shelf)
 
 
+def test_an_image_has_the_same_id_whatever_is_beside_it(products, odd_images):
+    """The last bits of a representation are not those of another batch."""
+    (content, *others), images = (
+        [read(path) for path in odd_images] for read in (_bytes, Image.open)
+    )
+    products.add([content], ["odd"])
+    name, digest = products.gallery.ids[-1], products.gallery.digests[-1]
+    products.add(odd_images[:1], ["odd"])
+    assert products.gallery.digests[-1] == digest  # as of the file
+    count = len(products.gallery)
+    products.add([*others, content], ["odd"] * 3)
+    assert products.gallery.ids[-1] == name
+    assert len(products.gallery) == count + 2
+    arrays = [np.asarray(image) for image in images]
+    products.add(images, ["odd"] * 3)
+    products.add(arrays[::-1], ["odd"] * 3)
+    assert len(products.gallery) == count + 5
+
+
+def _bytes(path):
+    return pathlib.Path(path).read_bytes()
+
+
 def test_arguments_of_python_are_checked(products, model, odd_images):
     before = products.gallery
+    image = np.zeros([20, 20, 3], np.uint8)
     for act, message in (
         (lambda: products.add(odd_images, "odd"), "`class_names` must be sev"),
         (lambda: products.add(odd_images, [1, 2, 3]), "texts or None, got 1"),
@@ -269,6 +294,11 @@ def test_arguments_of_python_are_checked(products, model, odd_images):
         (lambda: products.add(odd_images[:1], ["a", "b"]), "1 examples, got 2"),
         (lambda: products.add(odd_images, ["a"] * 3, "xyz"), "`ids` must be s"),
         (lambda: products.add("a.png", ["a"]), "`examples` must be several"),
+        (
+            lambda: products.add([image] * 2, ["a"] * 2),
+            "got examples 0 and 1, whi",
+        ),
+        (lambda: products.add(odd_images[:1], [""]), "a line of text each, g"),
         (lambda: products.remove("a.png"), "`ids` must be several texts"),
         (lambda: products.search(odd_images, k=1.5), "`k` must be an integer"),
         (lambda: model.gallery("none"), "which has gallery, got none"),
