@@ -52,6 +52,22 @@ def test_a_gallery_that_another_process_changed_is_not_overwritten(tmp_path):
     assert saved.remove(["a"]).save(tmp_path / "a").version == 3
 
 
+def test_a_gallery_that_changes_while_it_is_opened_is_opened_anew(
+    tmp_path, monkeypatch
+):
+    galleries.lettered("ab").save(tmp_path / "a")
+    larger, check_size = galleries.lettered("abc"), gallery.store._check_size
+
+    def check_late(path, size):
+        if path.parent.name == "1":  # another process is faster
+            larger.save(tmp_path / "a", overwrite=True)
+        check_size(path, size)
+
+    monkeypatch.setattr(gallery.store, "_check_size", check_late)
+    opened = gallery.open_gallery(tmp_path / "a")
+    assert opened.version == 2 and galleries.equal(opened, larger)
+
+
 def test_an_empty_gallery_is_saved_and_grows(tmp_path):
     empty = galleries.lettered("ab").remove(["a", "b"])
     with pytest.raises(ValueError, match="must have rows to be searched"):
