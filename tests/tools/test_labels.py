@@ -161,6 +161,9 @@ def test_several_labels_from_the_list_to_the_export(
         lambda: evaluation.evaluate(
             config.EvaluateSettings(path, label_issues=5)
         ),
+        lambda: evaluation.evaluate(
+            config.EvaluateSettings(path, knn_leave_one_out=True)
+        ),
     ):
         with pytest.raises(ValueError, match="several"):
             refused()
@@ -232,6 +235,11 @@ def test_several_labels_of_another_set(finished_run, several_labels):
         ({"images_per_class": 4}, "--images_per_class must be left out for im"),
         ({"images_per_label": 4}, "--images_per_label, .* must be left out"),
         ({"queue_size": 32}, "--queue_size must be left out for images of sev"),
+        (
+            {"unsupervised_classes": ("dark",)},
+            "--unsupervised_classes must be left out for images of several",
+        ),
+        ({"unknown_classes": ("dark",)}, "--unknown_classes must be left out"),
         ({"multi_label": False}, "--multi_label must be true for the labels"),
     ],
 )
