@@ -136,7 +136,13 @@ def test_several_labels_from_the_list_to_the_export(
     assert predictions["labels"].shape == (21, 2)
 
     serving.export(config.ExportSettings(path, threshold=0.6))
-    lines = run.export_record()["card"]["Measures"]
+    card = run.export_record()["card"]
+    assert card["Model"]["Threshold"].endswith("a probability of 0.6 on")
+    lines = card["Measures"]
+    assert (
+        "a probability of 0.5, not"
+        in lines["Threshold of micro F1 and exact match"]
+    )
     mean = measured["linear"]["map"]
     assert lines["Mean average precision"] == f"{mean:.1%}"
     assert "Top-1 accuracy" not in lines
