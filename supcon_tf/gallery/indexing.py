@@ -10,7 +10,7 @@ from etils import epath
 
 from supcon_tf import config, data, datasets, exceptions, measures, text
 from supcon_tf.data import folder, manifest, subsets
-from supcon_tf.disk import files, locks
+from supcon_tf.disk import files, image_names, locks
 from supcon_tf.gallery import approximate, belonging, known, store
 from supcon_tf.training import console, representations, runs
 
@@ -175,7 +175,10 @@ def _read_examples(
     with exceptions.argument(flag, "data_dir"):
         source = _read_source(settings, run, path)
     folder_path = path if os.path.isdir(path) else os.path.dirname(path)
-    ids = tuple(os.path.join(folder_path, name) for name in source.ids)
+    ids = tuple(
+        image_names.readable(os.path.join(folder_path, name))
+        for name in source.ids
+    )
     duplicate = store.first_duplicate(ids)
     exceptions.require(
         duplicate is None,

@@ -15,7 +15,7 @@ from etils import epath
 from supcon_tf import config, exceptions, measures
 from supcon_tf.clients import model, output, paths, requests
 from supcon_tf.data import inspection, partition, tokens
-from supcon_tf.disk import files
+from supcon_tf.disk import files, image_names
 from supcon_tf.display import text_table
 from supcon_tf.gallery import page, store
 from supcon_tf.gallery.answers import Answer, Match, Refusal
@@ -212,7 +212,8 @@ class Searcher:
         else:
             digest = int(inspection.digest(tf.constant(content)))
             if isinstance(example, str | os.PathLike):
-                return files.whole(files.expanded(example, "examples")), digest
+                path = files.whole(files.expanded(example, "examples"))
+                return image_names.readable(path), digest
         return f"{digest % 2**64:016x}", digest
 
     def save(self) -> None:

@@ -19,6 +19,7 @@ from PIL import Image
 import supcon_tf
 from supcon_tf import config, exceptions, gallery, serving, training
 from supcon_tf.gallery import belonging, searching
+from supcon_tf.gallery import page as gallery_page
 from supcon_tf.serving import bank
 from supcon_tf.training import representations, runs
 from tests import forks, processes
@@ -246,6 +247,23 @@ def test_python_answers(products, model, shelf, folders, odd_images):
     # The hashes of files are those of the tool.
     products.add(shelf.ids[:2], ["dark", "mid"], ids=["1", "2"])
     assert products.gallery.digests[-2:].tolist() == shelf.digests[:2].tolist()
+
+
+def test_a_file_has_the_id_of_the_tool_whatever_its_name(
+    products, folders, odd_images
+):
+    folder = folders / "accents" / "e\u0301"
+    folder.mkdir(parents=True)
+    file = f"{folder}/{os.fsdecode(bytes([255]))}.png"  # no UTF-8
+    shutil.copy(odd_images[0], file)
+    products.add([file], ["odd"])
+    assert products.gallery.ids[-1].endswith("/accents/\u00e9/\\xff.png")
+    os.rename(file, f"{folder}/a.png")
+    assert gallery_page._thumbnail(f"{folders}/accents/\u00e9/a.png")
+    # An id that the user gives is exported whatever it is.
+    table = bank.line_table(f"{folder}/ids.txt", f"{file}\n")
+    line = table.lookup(tf.constant([0], tf.int64)).numpy()[0].decode()
+    assert line.endswith("/\\udcff.png")
 
 
 def test_a_path_in_the_home_folder_is_that_of_its_file(
@@ -568,10 +586,13 @@ def test_all_rows_of_a_manifest_without_splits_are_taken(index, folders):
 
 
 def test_a_class_without_rows_is_no_answer(index, shelf, folders, capsys):
-    root = folders / "with_empty"
-    shutil.copytree(folders / "new", root)
-    (root / "bare").mkdir()
-    assert index(data_dir="with_empty", name="b").class_names == ("odd",)
+    root = folders / "with_empt\u00fd"  # spelled in two ways
+    root_of_mac = folders / "with_empty\u0301"
+    shutil.copytree(folders / "new", root_of_mac)
+    (root_of_mac / "bare").mkdir()
+    indexed = index(data_dir=root_of_mac.name, name="b")
+    assert indexed.class_names == ("odd",)
+    assert indexed.ids[0] == f"{root}/odd/0.png"
     assert "left out     classes without rows: bare" in capsys.readouterr().out
     # Galleries of an earlier version: the mean of no rows would be nearer.
     dark = shelf.remove((), ("bright", "mid"))
