@@ -43,8 +43,9 @@ class Prediction:
       ('dark', 0.1)
 
     Attributes:
-      name: of the most probable class.
-      probability: of this class, in 0..1.
+      name: of the most probable class; "unknown" by the gallery of an export,
+        "" where an image may have several labels and reaches none.
+      probability: of the most probable class, in 0..1.
       probabilities: of all classes by name, the most probable first.
     """
 
