@@ -101,7 +101,11 @@ def _changed(
 ) -> store.Gallery:
     """The new gallery, or the earlier one after the change of the settings."""
     if settings.remove or settings.remove_class:
-        remaining = gallery.remove(settings.remove, settings.remove_class)
+        with (
+            exceptions.argument("remove", "ids"),
+            exceptions.argument("remove_class", "class_names"),
+        ):
+            remaining = gallery.remove(settings.remove, settings.remove_class)
         removed = len(gallery) - len(remaining)
         console.print_line("removed", f"{removed:,} rows")
         return remaining

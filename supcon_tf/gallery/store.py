@@ -264,7 +264,8 @@ class Gallery:
             missing = sorted({*names} - {*present})
             exceptions.require(
                 not missing,
-                f"`{argument}` must be in the gallery to be removed",
+                f"`{argument}` must be in the gallery to be removed, which has "
+                f"{exceptions.listed(present, 3) or 'none'}",
                 exceptions.listed(missing),
             )
         ids = {*ids}

@@ -359,8 +359,12 @@ def test_bad_input_is_refused_before_a_file_is_written(index, run, folders):
     assert [path.name for path in run.galleries.iterdir()] == ["gallery"]
     with pytest.raises(ValueError, match="--name must be of no gallery"):
         index(data_dir="new")
-    with pytest.raises(ValueError, match="`ids` must be in the gallery"):
-        index(remove=("nothing",))
+    for options, message in (
+        ({"remove": ("01.jpg",)}, "`remove` must be .* which has /.*got 01"),
+        ({"remove_class": ("x",)}, "`remove_class` must be .* bright, .*got x"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            index(**options)
 
 
 def test_the_tools(index, run, folders, tmp_path):
