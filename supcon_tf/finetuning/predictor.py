@@ -123,7 +123,8 @@ class Predictor:
           ValueError: there is no such gallery, or its checkpoint is not that
             of the export.
         """
-        folder = run_files.RunDirectory(self.path).galleries
+        run = run_files.RunDirectory(self.path)
+        folder = run.galleries
         path, gallery = folder / name, store.open_named(folder, name)
         exceptions.require(
             "encoder" in self._checkpoints,
@@ -135,7 +136,10 @@ class Predictor:
             "checkpoint": checkpoint["name"],
             "sha256": checkpoint["sha256"],
         }
-        store.check_made_of(str(path), gallery.made_of, identity)
+        remedy = {}
+        if gallery.made_of == run.newest_identity():  # it is the export's turn
+            remedy["remedy"] = "tools/export.py exports this checkpoint"
+        store.check_made_of(str(path), gallery.made_of, identity, **remedy)
         return galleries.Searcher(
             gallery,
             self.encode,

@@ -545,7 +545,10 @@ def _numbered(path: epath.Path) -> dict[int, epath.Path]:
 
 
 def check_made_of(
-    gallery: str, made_of: origins.Identity, checkpoint: origins.Identity
+    gallery: str,
+    made_of: origins.Identity,
+    checkpoint: origins.Identity,
+    remedy: str = "tools/index.py --overwrite encodes the examples anew",
 ) -> None:
     """Raises ValueError where a gallery is of another checkpoint."""
     if made_of != checkpoint:
@@ -553,7 +556,7 @@ def check_made_of(
             f"{gallery} must be of "
             f"{origins.describe(checkpoint, made_of)}, the checkpoint of the "
             f"model, got that of {origins.describe(made_of, checkpoint)}: "
-            "tools/index.py --overwrite encodes the examples anew"
+            f"{remedy}"
         )
 
 

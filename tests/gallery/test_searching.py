@@ -14,6 +14,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from etils import epath
 from PIL import Image
 
 import supcon_tf
@@ -333,10 +334,22 @@ def test_a_gallery_of_another_checkpoint_is_refused(index, shelf, run, model):
     shelf = dataclasses.replace(shelf, made_of=other)
     shelf.save(run.galleries / "gallery")
     message = "must be of step-.*, the checkpoint of the model, got that of"
-    with pytest.raises(ValueError, match=message):
-        index(add="new")
-    with pytest.raises(ValueError, match=message):
-        model.gallery()
+    for open_gallery in (lambda: index(add="new"), model.gallery):
+        with pytest.raises(ValueError, match=f"{message}.*index.py --overwri"):
+            open_gallery()
+
+
+def test_a_gallery_that_is_newer_than_the_export_is_named(shelf, run, model):
+    earlier = epath.Path(run.latest_checkpoint())
+    newer = earlier.with_name("step-00000099")
+    shutil.copytree(earlier, newer)
+    try:
+        made_of = run.newest_identity()
+        dataclasses.replace(shelf, made_of=made_of).save(run.galleries / "new")
+        with pytest.raises(ValueError, match="got .*99: tools/export.py exp"):
+            model.gallery("new")
+    finally:
+        shutil.rmtree(newer)
 
 
 def test_bad_input_is_refused_before_a_file_is_written(index, run, folders):
