@@ -397,13 +397,15 @@ def _votes(
     gallery: store.Gallery, cosines: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
     """The share of each class in the votes of the rows, [classes]."""
-    is_labelled = gallery.labels[rows] != store.NO_LABEL
+    labels = gallery.labels[rows]
+    is_labelled = labels != store.NO_LABEL
     if not is_labelled.any():
         return np.zeros(len(gallery.class_names), np.float32)
+    labels = labels[is_labelled]  # not those of all rows, for each query
     (shares,) = measures.vote(
         cosines[None, is_labelled],
-        rows[None, is_labelled],
-        np.maximum(gallery.labels, 0),
+        np.arange(len(labels))[None],
+        labels,
         num_classes=len(gallery.class_names),
     )
     return shares
