@@ -178,6 +178,9 @@ def _read_examples(
     path = files.whole(getattr(settings, flag))
     with exceptions.argument(flag, "data_dir"):
         source = _read_source(settings, run, path)
+    if text := console.files_text(source):
+        count = f"{source.num_examples:,} examples"
+        console.print_line("data", f"{count} of {path}{text}")
     folder_path = path if os.path.isdir(path) else os.path.dirname(path)
     ids = tuple(
         image_names.readable(os.path.join(folder_path, name))

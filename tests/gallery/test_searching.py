@@ -607,10 +607,13 @@ def test_a_class_without_rows_is_no_answer(index, shelf, folders, capsys):
     root_of_mac = folders / "with_empty\u0301"
     shutil.copytree(folders / "new", root_of_mac)
     (root_of_mac / "bare").mkdir()
-    indexed = index(data_dir=root_of_mac.name, name="b")
+    (root_of_mac / "odd" / "bad.png").touch()
+    indexed = index(data_dir=root_of_mac.name, name="b", skip_bad_images=True)
     assert indexed.class_names == ("odd",)
     assert indexed.ids[0] == f"{root}/odd/0.png"
-    assert "left out     classes without rows: bare" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "left out     classes without rows: bare" in printed
+    assert "; 1 bad files skipped: odd/bad.png" in printed
     # Galleries of an earlier version: the mean of no rows would be nearer.
     dark = shelf.remove((), ("bright", "mid"))
     dark = dataclasses.replace(
