@@ -194,6 +194,7 @@ class PretrainSettings(
             *("images_per_class", "images_per_label"),
             *("imbalance", "label_noise", "logit_adjustment", "hierarchy"),
             *("label_smoothing", "mixing", "queue_size", "knn_every"),
+            "unsupervised_classes",
         )
 
     @property

@@ -28,7 +28,7 @@ class _Table:
       splits: [rows] train, test or val; "" where the file has none.
       texts: the different label fields.
       fields: [rows] indices in `texts`.
-      weights: [rows] float32, 1 where the file has none.
+      weights: [rows] float64, 1 where the file has none.
       is_multi_label: whether a field may hold several labels.
     """
 
@@ -210,7 +210,7 @@ def _read(path: str) -> _Table:
         np.array(splits, str),
         list(texts),
         np.array(field_ids, np.int64),
-        np.array(weights, np.float32),
+        np.array(weights, np.float64),
         is_multi_label,
     )
 
@@ -257,7 +257,8 @@ def _scale_weights(path: str, weights: np.ndarray) -> np.ndarray | None:
     exceptions.require(
         weights.any(), f"{path} must have a weight above 0 in each split", "0"
     )
-    return weights / weights.mean()
+    weights = weights / weights.max()  # or their sum could be infinite
+    return (weights / weights.mean()).astype(np.float32)
 
 
 def has_splits(path: str) -> bool:

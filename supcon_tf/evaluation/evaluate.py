@@ -136,8 +136,9 @@ def _check(
         run.check_rgb("corruptions")
         run.check_one_label("corruptions")
         corruptions = robustness.Robustness(settings, run)
-    if settings.label_issues:
-        run.check_one_label("--label_issues")
+    for name in ("label_issues", "knn_leave_one_out"):
+        if getattr(settings, name):
+            run.check_one_label(f"--{name}")
     parents = settings.hierarchy or run.data_settings.hierarchy
     if parents and not run.has_unseen_classes:
         run.check_one_label("--hierarchy")

@@ -73,19 +73,27 @@ def measure(
     """Measures of each score of belonging: known test images, unknown images.
 
     `neighbors` is the cosine to the k-th nearest training image, `mahalanobis`
-    the distance to the nearest class mean, `max_softmax` the highest
-    probability of the first classifier, where the run has one.
+    the distance to the nearest class mean, if a class has different training
+    images, `max_softmax` the highest probability of the first classifier, where
+    the run has one.
     """
     unknown_rows, _ = represent(unknown)  # [U, dim]
     num_known = len(test.representations)
     rows = np.concatenate([test.representations, unknown_rows])
     k = min(classifying.neighbors(settings, bank), len(bank.labels))
     scores = {
-        "neighbors": measures.neighbor_scores(rows, bank.representations, k),
-        "mahalanobis": measures.mahalanobis_scores(
-            rows, bank.representations, bank.labels
-        ),
+        "neighbors": measures.neighbor_scores(rows, bank.representations, k)
     }
+    try:
+        scores["mahalanobis"] = measures.mahalanobis_scores(
+            rows, bank.representations, bank.labels
+        )
+    except exceptions.InvalidValue:
+        console.print_line(
+            "unknown",
+            "no Mahalanobis distance, which needs a class of two different "
+            f"training examples, of {len(bank.labels)} in all",
+        )
     predictions = measures.predict_in_parts(
         np.zeros(len(rows), int),  # the confidence needs no labels
         len(test.source.class_names),

@@ -43,8 +43,9 @@ class Prediction:
       ('dark', 0.1)
 
     Attributes:
-      name: of the most probable class.
-      probability: of this class, in 0..1.
+      name: of the most probable class; "unknown" by the gallery of an export,
+        "" where an image may have several labels and reaches none.
+      probability: of the most probable class, in 0..1.
       probabilities: of all classes by name, the most probable first.
     """
 
@@ -122,7 +123,8 @@ class Predictor:
           ValueError: there is no such gallery, or its checkpoint is not that
             of the export.
         """
-        folder = run_files.RunDirectory(self.path).galleries
+        run = run_files.RunDirectory(self.path)
+        folder = run.galleries
         path, gallery = folder / name, store.open_named(folder, name)
         exceptions.require(
             "encoder" in self._checkpoints,
@@ -134,12 +136,16 @@ class Predictor:
             "checkpoint": checkpoint["name"],
             "sha256": checkpoint["sha256"],
         }
-        store.check_made_of(str(path), gallery.made_of, identity)
+        remedy = {}
+        if gallery.made_of == run.newest_identity():  # it is the export's turn
+            remedy["remedy"] = "tools/export.py exports this checkpoint"
+        store.check_made_of(str(path), gallery.made_of, identity, **remedy)
         return galleries.Searcher(
             gallery,
             self.encode,
             path,
             self.takes_texts,
+            content=self._content,
             request=functools.partial(self._model.predict, self._represent),
         )
 

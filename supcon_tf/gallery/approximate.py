@@ -56,6 +56,15 @@ class Index:
     recall: float
 
     @functools.cached_property
+    def _is_there(self) -> bool:
+        """Whether the file is there when it is read.
+
+        Another process that changes the gallery removes it; the rows, which are
+        open, stay.
+        """
+        return os.path.exists(self.path)
+
+    @functools.cached_property
     def _searchable(self) -> object:
         faiss = import_faiss()
         try:
@@ -82,6 +91,8 @@ class Index:
         """As `measures.nearest_neighbors` of [Q, dim] in [N, dim], nearly."""
         queries, rows = np.asarray(queries), np.asanyarray(rows)
         k = min(k, len(rows))
+        if not self._is_there:
+            return measures.nearest_neighbors(queries, rows, k)
         shape = self._searchable.ntotal, self._searchable.d
         if shape != rows.shape:
             raise self._damaged(f"one of {shape[0]:,} x {shape[1]} numbers")

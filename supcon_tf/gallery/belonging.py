@@ -44,7 +44,7 @@ def fit(
     if held_out is None:
         try:
             scores = _scores_of_rows(gallery, score)
-        except exceptions.InvalidValue:  # half of the rows has one of a class
+        except exceptions.InvalidValue:  # rows that hardly differ
             score, aurocs = "neighbors", {}
             scores = _scores_of_rows(gallery, score)
     elif score == "mahalanobis":
@@ -111,13 +111,12 @@ def _scores_of_rows(gallery: store.Gallery, score: str) -> np.ndarray:
     is_paired = is_labelled & (counts[gallery.labels] > 1)
     if score == "neighbors" or not is_paired.any():
         return _cosines_to_others(gallery, np.flatnonzero(is_paired))
-    is_second = subsets.turns(gallery.labels) % 2 == 1
-    scores = np.empty(len(gallery), np.float32)
-    for is_query in (is_second, ~is_second):
-        fitted = measures.Mahalanobis.fit(
-            gallery.representations[~is_query], gallery.labels[~is_query]
-        )
-        scores[is_query] = fitted.scores(gallery.representations[is_query])
+    scores = measures.mahalanobis_scores(
+        gallery.representations,
+        gallery.representations,
+        gallery.labels,
+        leave_one_out=True,
+    )
     return scores[is_paired]
 
 

@@ -10,7 +10,7 @@ from etils import epath
 
 from supcon_tf import config, data, datasets, exceptions, measures, text
 from supcon_tf.data import folder, manifest, subsets
-from supcon_tf.disk import files, locks
+from supcon_tf.disk import files, image_names, locks
 from supcon_tf.gallery import approximate, belonging, known, store
 from supcon_tf.training import console, representations, runs
 
@@ -101,7 +101,11 @@ def _changed(
 ) -> store.Gallery:
     """The new gallery, or the earlier one after the change of the settings."""
     if settings.remove or settings.remove_class:
-        remaining = gallery.remove(settings.remove, settings.remove_class)
+        with (
+            exceptions.argument("remove", "ids"),
+            exceptions.argument("remove_class", "class_names"),
+        ):
+            remaining = gallery.remove(settings.remove, settings.remove_class)
         removed = len(gallery) - len(remaining)
         console.print_line("removed", f"{removed:,} rows")
         return remaining
@@ -174,8 +178,14 @@ def _read_examples(
     path = files.whole(getattr(settings, flag))
     with exceptions.argument(flag, "data_dir"):
         source = _read_source(settings, run, path)
+    if text := console.files_text(source):
+        count = f"{source.num_examples:,} examples"
+        console.print_line("data", f"{count} of {path}{text}")
     folder_path = path if os.path.isdir(path) else os.path.dirname(path)
-    ids = tuple(os.path.join(folder_path, name) for name in source.ids)
+    ids = tuple(
+        image_names.readable(os.path.join(folder_path, name))
+        for name in source.ids
+    )
     duplicate = store.first_duplicate(ids)
     exceptions.require(
         duplicate is None,

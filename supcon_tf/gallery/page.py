@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import unicodedata
 from collections.abc import Sequence
 
 import jinja2
@@ -43,11 +44,14 @@ def write(
 
 def _thumbnail(path: str) -> str | None:
     """The data URI of the middle of an image; None where there is none."""
-    if not files.is_regular(path):
+    # An id has accents in one form, the name of its file perhaps in the other.
+    forms = path, unicodedata.normalize("NFD", path)
+    file = next(filter(files.is_regular, forms), None)
+    if file is None:
         return None
     try:
         view = data.decode_central_view(
-            tf.io.read_file(os.fsencode(path)), _SIDE
+            tf.io.read_file(os.fsencode(file)), _SIDE
         )
     except (tf.errors.OpError, ValueError):
         return None

@@ -14,8 +14,8 @@ from etils import epath
 
 from supcon_tf import config, exceptions, measures
 from supcon_tf.clients import model, output, paths, requests
-from supcon_tf.data import inspection, tokens
-from supcon_tf.disk import files
+from supcon_tf.data import inspection, partition, tokens
+from supcon_tf.disk import files, image_names
 from supcon_tf.display import text_table
 from supcon_tf.gallery import page, store
 from supcon_tf.gallery.answers import Answer, Match, Refusal
@@ -50,6 +50,7 @@ class Searcher:
       encode: from examples to representations [n, dim].
       path: where `save` writes the gallery.
       takes_texts: whether examples are texts, and no images.
+      content: from an example to the bytes of its file or its text.
       request: from the contents of files or texts to rows that have their
         `representation`; raises `clients.model.Refused`.
     """
@@ -61,12 +62,14 @@ class Searcher:
         path: str | os.PathLike[str],
         takes_texts: bool = False,
         *,
+        content: Callable[[object], bytes],
         request: requests.Request,
     ):
         self.gallery = gallery
         self.takes_texts = takes_texts
         self._encode = encode
         self._path = path
+        self._content = content
         self._request = request
 
     def search(
@@ -142,11 +145,13 @@ class Searcher:
           examples: images or texts, as of `Predictor.predict`.
           class_names: of each example; None for none.
           ids: a text per example, all different, whose rows replace rows of
-            equal ids; None for the paths of images, or hashes.
+            equal ids; None for the paths of images, or hashes of what the
+            examples hold, which are then all different.
 
         Raises:
           ValueError: the numbers of examples, classes and ids differ, a name
-            is no text, or an example is no image.
+            is no line of text, two examples are the same, or an example is no
+            image.
         """
         exceptions.require(
             not isinstance(examples, str | os.PathLike),
@@ -160,15 +165,18 @@ class Searcher:
             f"`class_names` must be of the {len(examples)} examples",
             len(class_names),
         )
+        names = sorted({name for name in class_names if name is not None})
+        partition.check_class_names(names, "`class_names`")
         if ids is not None:
             ids = _texts("ids", ids)
         if not examples:
             return
         representations = np.asarray(self._encode(examples), np.float32)
-        names = sorted({name for name in class_names if name is not None})
         paths_or_hashes, digests = zip(
-            *map(self._identify, examples, representations), strict=True
+            *map(self._identify, examples), strict=True
         )
+        if ids is None:
+            _check_different(paths_or_hashes)
         labels = [
             store.NO_LABEL if name is None else names.index(name)
             for name in class_names
@@ -192,21 +200,20 @@ class Searcher:
         class_names = _texts("class_names", class_names)
         self.gallery = self.gallery.remove(ids, class_names)
 
-    def _identify(self, example: object, row: np.ndarray) -> tuple[str, int]:
-        """The default id of an example, and its hash.
+    def _identify(self, example: object) -> tuple[str, int]:
+        """The default id of an example, and its hash, as of tools/index.py.
 
-        tools/index.py knows a file or a text by the same hash; the hash of an
-        array is that of its representation.
+        An image without a path is known by its bytes or pixels: the last bits
+        of a representation depend on the images beside it.
         """
-        if isinstance(example, str | os.PathLike) and not self.takes_texts:
-            path = files.expanded(example, "examples")
-            content = pathlib.Path(path).read_bytes()
-            digest = int(inspection.digest(tf.constant(content)))
-            return files.whole(path), digest
-        content = np.ascontiguousarray(row).tobytes()
+        content = self._content(example)
         if self.takes_texts:
-            content = str(example).encode()
-        digest = tokens.digest(content)
+            digest = tokens.digest(content)
+        else:
+            digest = int(inspection.digest(tf.constant(content)))
+            if isinstance(example, str | os.PathLike):
+                path = files.whole(files.expanded(example, "examples"))
+                return image_names.readable(path), digest
         return f"{digest % 2**64:016x}", digest
 
     def save(self) -> None:
@@ -331,6 +338,20 @@ def _texts(
     return texts
 
 
+def _check_different(ids: Sequence[str]) -> None:
+    """Raises ValueError for examples that have the same default id."""
+    name = store.first_duplicate(ids)
+    if name is not None:
+        copies = [
+            str(index) for index, other in enumerate(ids) if other == name
+        ]
+        raise exceptions.InvalidValue(
+            "`examples` must be different where `ids` is None, got examples "
+            f"{' and '.join(copies[:2])}, which are the same: leave one out, "
+            "or give them `ids`"
+        )
+
+
 def _answers(
     gallery: store.Gallery, queries: np.ndarray, k: int, answer_by: str
 ) -> list[Answer]:
@@ -376,13 +397,15 @@ def _votes(
     gallery: store.Gallery, cosines: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
     """The share of each class in the votes of the rows, [classes]."""
-    is_labelled = gallery.labels[rows] != store.NO_LABEL
+    labels = gallery.labels[rows]
+    is_labelled = labels != store.NO_LABEL
     if not is_labelled.any():
         return np.zeros(len(gallery.class_names), np.float32)
+    labels = labels[is_labelled]  # not those of all rows, for each query
     (shares,) = measures.vote(
         cosines[None, is_labelled],
-        rows[None, is_labelled],
-        np.maximum(gallery.labels, 0),
+        np.arange(len(labels))[None],
+        labels,
         num_classes=len(gallery.class_names),
     )
     return shares

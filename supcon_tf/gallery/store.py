@@ -264,7 +264,8 @@ class Gallery:
             missing = sorted({*names} - {*present})
             exceptions.require(
                 not missing,
-                f"`{argument}` must be in the gallery to be removed",
+                f"`{argument}` must be in the gallery to be removed, which has "
+                f"{exceptions.listed(present, 3) or 'none'}",
                 exceptions.listed(missing),
             )
         ids = {*ids}
@@ -402,11 +403,19 @@ class Gallery:
             "class_names": self.class_names,
             "made_of": self.made_of,
             "threshold": threshold,
-            "index": index and {"kind": index.kind, "recall": index.recall},
+            "index": self._index_record(index),
             "files": {name: files.digest(directory / name) for name in names},
         }
         files.write_json(directory / _RECORD, record, ensure_ascii=False)
         return index
+
+    def _index_record(
+        self, index: approximate.Index | None
+    ) -> dict[str, object] | None:
+        """The fields of the index; {} for one that rows to come will have."""
+        if index is None:
+            return {} if self.is_approximate else None
+        return {"kind": index.kind, "recall": index.recall}
 
 
 def exists(path: epath.PathLike) -> bool:
@@ -431,11 +440,22 @@ def open_gallery(path: epath.PathLike) -> Gallery:
       ValueError: there is no gallery, or a file of it is missing or cut.
     """
     folder = epath.Path(files.expanded(path, "path"))
-    versions = _versions(folder)
-    exceptions.require(
-        versions, "`path` must be a gallery of tools/index.py", folder
-    )
-    path = versions[max(versions)]
+    while True:
+        versions = _versions(folder)
+        exceptions.require(
+            versions, "`path` must be a gallery of tools/index.py", folder
+        )
+        newest = max(versions)
+        try:
+            return _open_version(versions[newest], newest)
+        except (exceptions.InvalidValue, FileNotFoundError):
+            # A process that writes the next version removes this one.
+            if max(_versions(folder), default=None) == newest:
+                raise
+
+
+def _open_version(path: epath.Path, version: int) -> Gallery:
+    """Opens a version of a gallery, as `open_gallery`."""
     record = files.read_json(path / _RECORD, {}, _REMEDY)
     with files.readable(path / _RECORD, _REMEDY):
         exceptions.require(
@@ -463,10 +483,11 @@ def open_gallery(path: epath.PathLike) -> Gallery:
             ids=tuple(files.read_json(path / _IDS, [], _REMEDY)),
             made_of=dict(record["made_of"]),
             threshold=record["threshold"] and Threshold(**record["threshold"]),
-            version=max(versions),
+            version=version,
             is_approximate=record.get("index") is not None,
-            index=record.get("index")
-            and approximate.Index(os.fspath(path / _INDEX), **record["index"]),
+            index=approximate.Index(os.fspath(path / _INDEX), **record["index"])
+            if record.get("index")
+            else None,
         )
     try:
         return Gallery(**fields)
@@ -524,7 +545,10 @@ def _numbered(path: epath.Path) -> dict[int, epath.Path]:
 
 
 def check_made_of(
-    gallery: str, made_of: origins.Identity, checkpoint: origins.Identity
+    gallery: str,
+    made_of: origins.Identity,
+    checkpoint: origins.Identity,
+    remedy: str = "tools/index.py --overwrite encodes the examples anew",
 ) -> None:
     """Raises ValueError where a gallery is of another checkpoint."""
     if made_of != checkpoint:
@@ -532,7 +556,7 @@ def check_made_of(
             f"{gallery} must be of "
             f"{origins.describe(checkpoint, made_of)}, the checkpoint of the "
             f"model, got that of {origins.describe(made_of, checkpoint)}: "
-            "tools/index.py --overwrite encodes the examples anew"
+            f"{remedy}"
         )
 
 

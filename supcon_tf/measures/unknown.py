@@ -61,6 +61,8 @@ def mahalanobis_scores(
     queries: neighbors.Matrix,
     bank: neighbors.Matrix,
     bank_labels: npt.ArrayLike,
+    *,
+    leave_one_out: bool = False,
 ) -> npt.NDArray[np.float32]:
     """Minus the Mahalanobis distance to the nearest class mean: SSD+.
 
@@ -74,6 +76,8 @@ def mahalanobis_scores(
       queries: [Q, dim] real, finite.
       bank: [N, dim] real, finite, N >= 2.
       bank_labels: [N] integers >= 0.
+      leave_one_out: query i is row i of the bank, and is in neither the means
+        nor the covariance that it is compared with.
 
     Example:
       >>> from supcon_tf import measures
@@ -89,12 +93,14 @@ def mahalanobis_scores(
 
     Raises:
       ValueError: a shape or a number breaks the rules above, or all rows of
-        each class are equal.
+        each class are equal, or would be without one row.
 
     Reference: Sehwag et al. 2021, https://arxiv.org/abs/2103.12051, Sec. 3.1;
     the covariance is shared, as in Lee et al. 2018,
     https://arxiv.org/abs/1807.03888, Eq. 1.
     """
+    if leave_one_out:
+        return _scores_of_rows_left_out(queries, bank, bank_labels)
     return Mahalanobis.fit(bank, bank_labels).scores(queries)
 
 
@@ -123,35 +129,17 @@ class Mahalanobis:
         cls, bank: neighbors.Matrix, bank_labels: npt.ArrayLike
     ) -> Mahalanobis:
         """Fits the score to a bank; arguments and errors as of the function."""
-        bank = neighbors.check_matrix("bank", bank)
-        labels = metrics.check_labels(
-            bank_labels, len(bank), np.iinfo(np.int64).max, "bank_labels"
-        )
-        _, classes, counts = np.unique(
-            labels, return_inverse=True, return_counts=True
-        )
-        dim = bank.shape[1]
-        sums = np.zeros([len(counts), dim])  # [C, dim]
-        products = np.zeros([dim, dim])
-        for first in range(0, len(bank), _CHUNK_ROWS):
-            part = slice(first, first + _CHUNK_ROWS)
-            rows = neighbors.unit_rows("bank", bank[part]).astype(np.float64)
-            np.add.at(sums, classes[part], rows)
-            products += rows.T @ rows
-        means = sums / counts[:, None]  # [C, dim]
+        scatter = _Scatter.of(bank, bank_labels)
+        dim = len(scatter.products)
         # [dim, dim]; zeros, and the error below, for no rows.
-        covariance = (products - sums.T @ means) / max(len(bank), 1)
+        covariance = scatter.products / max(scatter.counts.sum(), 1)
         mean_variance = np.trace(covariance) / dim
-        exceptions.require(
-            mean_variance > _LEAST_VARIANCE,
-            "`bank` must have a class of different rows",
-            "equal rows in each class",
-        )
+        _check_variance(mean_variance)
         diagonal = np.diag_indices_from(covariance)
         covariance[diagonal] += _SHRINKAGE * mean_variance
         # |W (z - mu)| is the distance, with W^T W the inverse of Sigma.
         whitening = np.linalg.inv(np.linalg.cholesky(covariance))  # [dim, dim]
-        return cls(whitening, means @ whitening.T)
+        return cls(whitening, scatter.means @ whitening.T)
 
     def scores(self, queries: neighbors.Matrix) -> npt.NDArray[np.float32]:
         """The scores of queries [Q, dim], [Q] float32, at most 0."""
@@ -174,6 +162,118 @@ class Mahalanobis:
             )
             scores[part] = -np.sqrt(np.maximum(squares.min(axis=1), 0))
         return scores
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Scatter:
+    """Rows of unit length around the means of their classes.
+
+    Attributes:
+      classes: [N] int64, of each row, 0..C-1.
+      counts: [C] int64, rows of each class.
+      means: [C, dim] float64.
+      products: [dim, dim] float64, the sum of (z - mu)(z - mu)^T of all rows.
+    """
+
+    classes: npt.NDArray[np.int64]
+    counts: npt.NDArray[np.int64]
+    means: npt.NDArray[np.float64]
+    products: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, bank: neighbors.Matrix, bank_labels: npt.ArrayLike) -> _Scatter:
+        """The scatter of a bank, whose labels may be any integers >= 0."""
+        bank = neighbors.check_matrix("bank", bank)
+        labels = metrics.check_labels(
+            bank_labels, len(bank), np.iinfo(np.int64).max, "bank_labels"
+        )
+        _, classes, counts = np.unique(
+            labels, return_inverse=True, return_counts=True
+        )
+        dim = bank.shape[1]
+        sums = np.zeros([len(counts), dim])  # [C, dim]
+        products = np.zeros([dim, dim])
+        for first in range(0, len(bank), _CHUNK_ROWS):
+            part = slice(first, first + _CHUNK_ROWS)
+            rows = neighbors.unit_rows("bank", bank[part]).astype(np.float64)
+            np.add.at(sums, classes[part], rows)
+            products += rows.T @ rows
+        means = sums / counts[:, None]
+        return cls(classes, counts, means, products - sums.T @ means)
+
+
+def _check_variance(mean_variance: float) -> None:
+    """Raises ValueError where no class has different rows."""
+    exceptions.require(
+        mean_variance > _LEAST_VARIANCE,
+        "`bank` must have a class of different rows",
+        "equal rows in each class",
+    )
+
+
+def _scores_of_rows_left_out(
+    queries: neighbors.Matrix, bank: neighbors.Matrix, labels: npt.ArrayLike
+) -> npt.NDArray[np.float32]:
+    """The score of each row by a fit to all others, [N] float32."""
+    queries = neighbors.check_matrix("queries", queries)
+    exceptions.require(
+        np.shape(queries) == np.shape(bank) and len(queries) >= 2,
+        "`leave_one_out` must have the bank, of 2 rows or more, as queries",
+        f"{np.shape(queries)} and {np.shape(bank)}",
+    )
+    scatter = _Scatter.of(bank, labels)
+    variances, axes = np.linalg.eigh(scatter.products)  # [dim], [dim, dim]
+    scatter = dataclasses.replace(
+        scatter, means=scatter.means @ axes, products=np.maximum(variances, 0)
+    )
+    scores = np.empty(len(queries), np.float32)
+    for first in range(0, len(queries), _CHUNK_ROWS // 8):  # of many arrays
+        part = slice(first, first + _CHUNK_ROWS // 8)
+        rows = neighbors.unit_rows("queries", queries[part]) @ axes  # [Q, dim]
+        squares = _squares_left_out(rows, scatter.classes[part], scatter)
+        scores[part] = -np.sqrt(np.maximum(squares.min(axis=1), 0))
+    return scores
+
+
+def _squares_left_out(
+    rows: npt.NDArray[np.float64],
+    own: npt.NDArray[np.int64],
+    scatter: _Scatter,
+) -> npt.NDArray[np.float64]:
+    """Squared distances [Q, C] of rows by a fit to all rows but one, itself.
+
+    Without row z of a class of n rows, the mean of the class is further from z
+    by f = n / (n-1), and the products are S - f v v^T with v = z - mu. The
+    inverse follows from that of S (Sherman and Morrison), so that no row needs
+    a fit of its own.
+
+    Args:
+      rows: [Q, dim], in the axes of S, as the means of `scatter` are.
+      own: [Q], the class of each row; no row is left of a class of one.
+      scatter: its `products` are [dim], the variances along these axes.
+    """
+    num_others, dim = len(scatter.classes) - 1, rows.shape[1]
+    index, counts = np.arange(len(own)), scatter.counts[own]
+    factors = np.where(counts > 1, counts / np.maximum(counts - 1, 1), 0)  # [Q]
+    gaps = rows - scatter.means[own]  # [Q, dim], v of each row
+    totals = scatter.products.sum() - factors * (gaps**2).sum(axis=1)  # [Q]
+    _check_variance(totals.min() / num_others / dim)
+    shrinkage = _SHRINKAGE * totals[:, None] / dim
+    inverses = 1 / (scatter.products + shrinkage)  # [Q, dim], of S, shrunk
+    squares = (  # [Q, C], by these
+        (rows**2 * inverses).sum(axis=1, keepdims=True)
+        - 2 * (rows * inverses) @ scatter.means.T
+        + inverses @ (scatter.means**2).T
+    )
+    products = (gaps * inverses * rows).sum(axis=1, keepdims=True)
+    products = products - (gaps * inverses) @ scatter.means.T  # [Q, C]
+    own_squares = (gaps**2 * inverses).sum(axis=1)  # [Q]
+    squares[index, own] = factors**2 * own_squares
+    products[index, own] = factors * own_squares
+    scales = factors / (1 - factors * own_squares)
+    squares += scales[:, None] * products**2
+    squares[index[counts == 1], own[counts == 1]] = np.inf
+    return num_others * squares
 
 
 def known_threshold(scores: npt.ArrayLike, known_rate: float = 0.95) -> float:

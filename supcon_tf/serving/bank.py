@@ -128,7 +128,8 @@ class Bank(tf.Module):
 
 def line_table(file: str, lines: str) -> tf.lookup.StaticHashTable:
     """A table from numbers of lines to lines; the file becomes an asset."""
-    pathlib.Path(file).write_text(lines, "utf-8")
+    # An id may be a file name that is no UTF-8.
+    pathlib.Path(file).write_text(lines, "utf-8", "backslashreplace")
     part = tf.lookup.TextFileIndex
     table = tf.lookup.TextFileInitializer(
         file, tf.int64, part.LINE_NUMBER, tf.string, part.WHOLE_LINE

@@ -18,6 +18,7 @@ Lines = dict[str, str | list[str]]
 Record = Mapping[str, object]
 
 _LISTED = 20  # classes by name
+_MEASURED_THRESHOLD = 0.5  # of `measures.multi_label_summary`
 _RECIPE = (
     "images_per_label train_fraction imbalance label_noise train_examples "
     "epochs batch_size num_views optimizer learning_rate learning_rate_scaling "
@@ -58,6 +59,11 @@ def describe(
         "Classifier": record["classifier"],
         "Classes": f"{len(names):,}{note}: {listed}",
     }
+    threshold = _threshold(run, record)
+    if threshold is not None:
+        model["Threshold"] = (
+            f"a label is given from a probability of {threshold:g} on"
+        )
     export = {
         "Size": f"{num_bytes / 1e6:.1f} MB",
         "Signatures": "; ".join(
@@ -150,6 +156,11 @@ def _measures(run: runs.Run, record: Record, results: Record) -> Lines:
     if duplicates := results.get("test_duplicates"):
         key = f"Test {_noun(run)} seen in training"
         lines[key] = f"{duplicates:,}, byte for byte"
+    threshold = _threshold(run, record)
+    if threshold not in (None, _MEASURED_THRESHOLD):
+        lines["Threshold of micro F1 and exact match"] = (
+            f"a probability of {_MEASURED_THRESHOLD:g}, not that of the export"
+        )
     if names := results.get("test_classes"):
         labels = "unseen"
         lines["Test classes"] = f"{len(names):,}, which training never saw"
@@ -163,6 +174,12 @@ def _measures(run: runs.Run, record: Record, results: Record) -> Lines:
             value = scores.value_at(results, score.path)
             lines[score.title] = _value(score, value, count)
     return lines
+
+
+def _threshold(run: runs.Run, record: Record) -> float | None:
+    """The probability from which the export gives a label; None for no such."""
+    gives_labels = run.is_multi_label and record["classifier"] != "none"
+    return record["threshold"] if gives_labels else None
 
 
 def _value(score: scores.Score, value: float | None, count: int) -> str:

@@ -53,13 +53,7 @@ def print_header(
         f"{_noun(source)} of {len(source.class_names)} classes"
         + ", with several labels" * source.is_multi_label
         + (f", views of {size} px" if size else "")
-        + _count_text("bad files skipped", source.skipped)
-        + _count_text("other files ignored", source.ignored)
-        + _count_text(
-            "images that EXIF turns where they are shown, used as they are "
-            "stored",
-            source.turned,
-        ),
+        + files_text(source),
     )
     if source.note:
         print_line("note", source.note)
@@ -70,6 +64,19 @@ def print_header(
             f"{similar}; give the labels of one class one spelling",
         )
     _print_contradictions(source)
+
+
+def files_text(source: data.Source) -> str:
+    """The files of a split that are not used, or not as they are shown."""
+    return (
+        _count_text("bad files skipped", source.skipped)
+        + _count_text("other files ignored", source.ignored)
+        + _count_text(
+            "images that EXIF turns where they are shown, used as they are "
+            "stored",
+            source.turned,
+        )
+    )
 
 
 def _print_contradictions(source: data.Source) -> None:

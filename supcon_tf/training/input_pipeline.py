@@ -58,6 +58,11 @@ def _remaining_classes(
     settings: config.DataSettings, images: data.Source
 ) -> list[str]:
     """The classes of a split without --unknown_classes."""
+    exceptions.require(
+        not images.is_multi_label,
+        "--unknown_classes must be left out for images of several labels",
+        exceptions.listed(settings.unknown_classes),
+    )
     names, unknown_names = images.class_names, settings.unknown_classes
     missing = [name for name in unknown_names if name not in names]
     exceptions.require(

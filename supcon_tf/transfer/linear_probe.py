@@ -185,7 +185,10 @@ class LinearTransfer(selection.Method):
             self._fitted_positions = positions
         index = np.searchsorted(self.positions, positions)
         rows, labels = self._representations[index], self._labels[index]
-        weights = None if self._weights is None else self._weights[index]
+        weights = None
+        if self._weights is not None:
+            weights = self._weights[index]
+            weights = weights / (weights.mean() or 1)  # of these alone
         return self._probe.fit(rows, labels, cell["l2"], weights)
 
     def predict(self, positions: np.ndarray | None = None) -> np.ndarray:

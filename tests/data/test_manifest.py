@@ -126,11 +126,13 @@ def test_several_labels(images):
 
 def test_weights_come_with_the_views(images):
     """Scaled to a mean of 1, each beside its own image, in any order."""
-    rows = "path,label,split,weight\n" + "".join(
-        f"images/{i}.png,{i},train,{i / 2}\n" for i in range(10)
-    )
-    train = load(images, "a.csv", rows + "images/none.png,1,test,1\n")
-    np.testing.assert_allclose(train.weights, np.arange(10) / 4.5, rtol=1e-6)
+    for unit in (1e307, 1e-50, 0.5):  # the first two are beyond float32
+        rows = "path,label,split,weight\n" + "".join(
+            f"images/{i}.png,{i},train,{i * unit}\n" for i in range(10)
+        )
+        train = load(images, "a.csv", rows + "images/none.png,1,test,1\n")
+        expected = np.arange(10) / 4.5
+        np.testing.assert_allclose(train.weights, expected, rtol=1e-6)
     part = subsets.subset(train, [2, 4, 7, 8])
     options = {"image_size": 8, "crop_area": None}
     for _, labels, weights in data.make_views(part, 2, **options).take(4):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -88,6 +89,25 @@ def test_scores_of_belonging_are_those_of_arrays(
     assert stored["unknown"] == measured
     page = reports.write_report([files.path], tmp_path / "report.html")
     assert "Minus the Mahalanobis distance" in page.read_text()
+
+
+def test_a_training_image_of_each_class_has_no_distance(capsys):
+    """As by --bank_images; the other scores are not lost."""
+    rows = np.eye(3, dtype=np.float32)
+    source = types.SimpleNamespace(class_names=("a", "b", "c"))
+    split = types.SimpleNamespace(
+        representations=rows, labels=np.arange(3), source=source
+    )
+    measured = unknown.measure(
+        config.EvaluateSettings("runs/any"),
+        split,
+        split,
+        unknown=None,
+        represent=lambda _: (-rows, None),
+        classify=lambda _: {},
+    )
+    assert {*measured} == {"images", "k", "neighbors"}
+    assert "unknown      no Mahalanobis distance" in capsys.readouterr().out
 
 
 def test_classes_can_be_held_out_of_a_run(tiny_settings, tmp_path):

@@ -65,8 +65,14 @@ def test_a_change_builds_the_index_anew(tmp_path):
     assert saved.version == 3 and saved.index.recall == 1
     _, rows = saved.search(saved.representations, k=1)
     assert rows[:, 0].tolist() == [0, 1, 2, 0]  # d is equal to a
+    # An open gallery whose file another process removed answers exactly.
     saved.part(np.zeros(4, bool)).save(tmp_path / "a")
-    assert gallery.open_gallery(tmp_path / "a").index is None
+    _, rows = reopened.search(reopened.representations, k=1)
+    assert rows[:, 0].tolist() == [0, 1, 2, 0]
+    emptied = gallery.open_gallery(tmp_path / "a")
+    assert emptied.index is None
+    emptied.add(galleries.lettered("b")).save(tmp_path / "a")
+    assert gallery.open_gallery(tmp_path / "a").index is not None
 
 
 def test_an_index_that_cannot_be_written_is_a_single_line(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import gallery, measures
+from supcon_tf import exceptions, gallery, measures
 from supcon_tf.gallery import belonging
 from supcon_tf.serving import bank
 from tests.gallery import galleries
@@ -85,11 +85,30 @@ def test_without_a_choice_the_score_is_the_cosine(change):
     assert belonging.choose_score(shelf) == ("neighbors", {})
 
 
-def test_three_rows_of_each_class_are_enough_for_a_threshold():
-    """One half has two rows of each class, and the other half one."""
-    rows, labels = stretched(18, np.random.default_rng(9))
+@pytest.mark.parametrize("count", [18, 120])  # of 16 dimensions
+def test_a_threshold_of_few_rows_lets_few_others_pass(count):
+    """Each row asks all others: a fit to half of them knows few directions."""
+    rng = np.random.default_rng(9)
+    rows, labels = stretched(count + 600, rng)
+    shelf = galleries.from_rows(rows[:count], labels[:count], CLASSES)
+    threshold = belonging.fit(shelf, 0.9)
+    assert threshold.score == "mahalanobis"
+    known = shelf.mahalanobis.scores(rows[count:]) >= threshold.minimum
+    assert known.mean() == pytest.approx(0.9, abs=0.1)
+    others, _ = stretched(600, rng)
+    unknown = shelf.mahalanobis.scores(others) >= threshold.minimum
+    assert unknown.mean() < 0.5
+
+
+def test_rows_that_hardly_differ_leave_the_cosine(monkeypatch):
+    rows, labels = stretched(60, np.random.default_rng(0))
     shelf = galleries.from_rows(rows, labels, CLASSES)
-    assert belonging.choose_score(shelf)[0] == "mahalanobis"
+    assert belonging.fit(shelf, 1.0).score == "mahalanobis"
+
+    def refuse(*_, **__):
+        raise exceptions.InvalidValue("`bank` must have different rows")
+
+    monkeypatch.setattr(measures, "mahalanobis_scores", refuse)
     threshold = belonging.fit(shelf, 1.0)
     assert (threshold.score, threshold.aurocs) == ("neighbors", {})
     similarities, _ = shelf.search(rows, k=2)

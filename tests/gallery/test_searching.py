@@ -5,6 +5,7 @@ import functools
 import html
 import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
@@ -13,11 +14,13 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from etils import epath
 from PIL import Image
 
 import supcon_tf
 from supcon_tf import config, exceptions, gallery, serving, training
 from supcon_tf.gallery import belonging, searching
+from supcon_tf.gallery import page as gallery_page
 from supcon_tf.serving import bank
 from supcon_tf.training import representations, runs
 from tests import forks, processes
@@ -247,6 +250,23 @@ def test_python_answers(products, model, shelf, folders, odd_images):
     assert products.gallery.digests[-2:].tolist() == shelf.digests[:2].tolist()
 
 
+def test_a_file_has_the_id_of_the_tool_whatever_its_name(
+    products, folders, odd_images
+):
+    folder = folders / "accents" / "e\u0301"
+    folder.mkdir(parents=True)
+    file = f"{folder}/{os.fsdecode(bytes([255]))}.png"  # no UTF-8
+    shutil.copy(odd_images[0], file)
+    products.add([file], ["odd"])
+    assert products.gallery.ids[-1].endswith("/accents/\u00e9/\\xff.png")
+    os.rename(file, f"{folder}/a.png")
+    assert gallery_page._thumbnail(f"{folders}/accents/\u00e9/a.png")
+    # An id that the user gives is exported whatever it is.
+    table = bank.line_table(f"{folder}/ids.txt", f"{file}\n")
+    line = table.lookup(tf.constant([0], tf.int64)).numpy()[0].decode()
+    assert line.endswith("/\\udcff.png")
+
+
 def test_a_path_in_the_home_folder_is_that_of_its_file(
     products, shelf, folders, monkeypatch
 ):
@@ -260,8 +280,32 @@ def test_a_path_in_the_home_folder_is_that_of_its_file(
     assert len(products.gallery) == len(shelf)
 
 
+def test_an_image_has_the_same_id_whatever_is_beside_it(products, odd_images):
+    """The last bits of a representation are not those of another batch."""
+    (content, *others), images = (
+        [read(path) for path in odd_images] for read in (_bytes, Image.open)
+    )
+    products.add([content], ["odd"])
+    name, digest = products.gallery.ids[-1], products.gallery.digests[-1]
+    products.add(odd_images[:1], ["odd"])
+    assert products.gallery.digests[-1] == digest  # as of the file
+    count = len(products.gallery)
+    products.add([*others, content], ["odd"] * 3)
+    assert products.gallery.ids[-1] == name
+    assert len(products.gallery) == count + 2
+    arrays = [np.asarray(image) for image in images]
+    products.add(images, ["odd"] * 3)
+    products.add(arrays[::-1], ["odd"] * 3)
+    assert len(products.gallery) == count + 5
+
+
+def _bytes(path):
+    return pathlib.Path(path).read_bytes()
+
+
 def test_arguments_of_python_are_checked(products, model, odd_images):
     before = products.gallery
+    image = np.zeros([20, 20, 3], np.uint8)
     for act, message in (
         (lambda: products.add(odd_images, "odd"), "`class_names` must be sev"),
         (lambda: products.add(odd_images, [1, 2, 3]), "texts or None, got 1"),
@@ -269,6 +313,11 @@ def test_arguments_of_python_are_checked(products, model, odd_images):
         (lambda: products.add(odd_images[:1], ["a", "b"]), "1 examples, got 2"),
         (lambda: products.add(odd_images, ["a"] * 3, "xyz"), "`ids` must be s"),
         (lambda: products.add("a.png", ["a"]), "`examples` must be several"),
+        (
+            lambda: products.add([image] * 2, ["a"] * 2),
+            "got examples 0 and 1, whi",
+        ),
+        (lambda: products.add(odd_images[:1], [""]), "a line of text each, g"),
         (lambda: products.remove("a.png"), "`ids` must be several texts"),
         (lambda: products.search(odd_images, k=1.5), "`k` must be an integer"),
         (lambda: model.gallery("none"), "which has gallery, got none"),
@@ -285,10 +334,22 @@ def test_a_gallery_of_another_checkpoint_is_refused(index, shelf, run, model):
     shelf = dataclasses.replace(shelf, made_of=other)
     shelf.save(run.galleries / "gallery")
     message = "must be of step-.*, the checkpoint of the model, got that of"
-    with pytest.raises(ValueError, match=message):
-        index(add="new")
-    with pytest.raises(ValueError, match=message):
-        model.gallery()
+    for open_gallery in (lambda: index(add="new"), model.gallery):
+        with pytest.raises(ValueError, match=f"{message}.*index.py --overwri"):
+            open_gallery()
+
+
+def test_a_gallery_that_is_newer_than_the_export_is_named(shelf, run, model):
+    earlier = epath.Path(run.latest_checkpoint())
+    newer = earlier.with_name("step-00000099")
+    shutil.copytree(earlier, newer)
+    try:
+        made_of = run.newest_identity()
+        dataclasses.replace(shelf, made_of=made_of).save(run.galleries / "new")
+        with pytest.raises(ValueError, match="got .*99: tools/export.py exp"):
+            model.gallery("new")
+    finally:
+        shutil.rmtree(newer)
 
 
 def test_bad_input_is_refused_before_a_file_is_written(index, run, folders):
@@ -311,8 +372,12 @@ def test_bad_input_is_refused_before_a_file_is_written(index, run, folders):
     assert [path.name for path in run.galleries.iterdir()] == ["gallery"]
     with pytest.raises(ValueError, match="--name must be of no gallery"):
         index(data_dir="new")
-    with pytest.raises(ValueError, match="`ids` must be in the gallery"):
-        index(remove=("nothing",))
+    for options, message in (
+        ({"remove": ("01.jpg",)}, "`remove` must be .* which has /.*got 01"),
+        ({"remove_class": ("x",)}, "`remove_class` must be .* bright, .*got x"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            index(**options)
 
 
 def test_the_tools(index, run, folders, tmp_path):
@@ -538,11 +603,17 @@ def test_all_rows_of_a_manifest_without_splits_are_taken(index, folders):
 
 
 def test_a_class_without_rows_is_no_answer(index, shelf, folders, capsys):
-    root = folders / "with_empty"
-    shutil.copytree(folders / "new", root)
-    (root / "bare").mkdir()
-    assert index(data_dir="with_empty", name="b").class_names == ("odd",)
-    assert "left out     classes without rows: bare" in capsys.readouterr().out
+    root = folders / "with_empt\u00fd"  # spelled in two ways
+    root_of_mac = folders / "with_empty\u0301"
+    shutil.copytree(folders / "new", root_of_mac)
+    (root_of_mac / "bare").mkdir()
+    (root_of_mac / "odd" / "bad.png").touch()
+    indexed = index(data_dir=root_of_mac.name, name="b", skip_bad_images=True)
+    assert indexed.class_names == ("odd",)
+    assert indexed.ids[0] == f"{root}/odd/0.png"
+    printed = capsys.readouterr().out
+    assert "left out     classes without rows: bare" in printed
+    assert "; 1 bad files skipped: odd/bad.png" in printed
     # Galleries of an earlier version: the mean of no rows would be nearer.
     dark = shelf.remove((), ("bright", "mid"))
     dark = dataclasses.replace(

@@ -52,6 +52,22 @@ def test_a_gallery_that_another_process_changed_is_not_overwritten(tmp_path):
     assert saved.remove(["a"]).save(tmp_path / "a").version == 3
 
 
+def test_a_gallery_that_changes_while_it_is_opened_is_opened_anew(
+    tmp_path, monkeypatch
+):
+    galleries.lettered("ab").save(tmp_path / "a")
+    larger, check_size = galleries.lettered("abc"), gallery.store._check_size
+
+    def check_late(path, size):
+        if path.parent.name == "1":  # another process is faster
+            larger.save(tmp_path / "a", overwrite=True)
+        check_size(path, size)
+
+    monkeypatch.setattr(gallery.store, "_check_size", check_late)
+    opened = gallery.open_gallery(tmp_path / "a")
+    assert opened.version == 2 and galleries.equal(opened, larger)
+
+
 def test_an_empty_gallery_is_saved_and_grows(tmp_path):
     empty = galleries.lettered("ab").remove(["a", "b"])
     with pytest.raises(ValueError, match="must have rows to be searched"):
@@ -154,7 +170,9 @@ def test_rows_and_classes_are_removed():
     assert class_by_id(remaining) == {"c": "z", "d": None}
     assert remaining.class_names == ("z",)
     assert np.array_equal(remaining.representations, shelf.representations[2:])
-    with pytest.raises(ValueError, match="`ids` must be in the gallery .*q, r"):
+    with pytest.raises(
+        ValueError, match="`ids` must be .* has a, b, c, .*q, r"
+    ):
         shelf.remove(["r", "a", "q"])
     with pytest.raises(ValueError, match="`class_names` must be .*got w"):
         shelf.remove((), ["w"])

@@ -63,6 +63,21 @@ def test_mahalanobis_scores_of_few_examples_in_many_dimensions():
     assert np.isfinite(scores).all() and scores[2] < scores[:2].min()
 
 
+@pytest.mark.parametrize("dim", [4, 40])  # of 20 rows
+def test_a_row_that_is_left_out_has_the_score_of_a_new_row(dim):
+    rng = np.random.default_rng(0)
+    labels = np.append(np.arange(19) % 3, 7)  # the last class has one row
+    rows = 2 * rng.normal(size=[8, dim])[labels] + rng.normal(size=[20, dim])
+    scores = measures.mahalanobis_scores(rows, rows, labels, leave_one_out=True)
+    for index, score in enumerate(scores):
+        (expected,) = measures.mahalanobis_scores(
+            rows[index : index + 1],
+            np.delete(rows, index, axis=0),
+            np.delete(labels, index),
+        )
+        assert score == pytest.approx(expected, rel=1e-5)
+
+
 @pytest.mark.parametrize("rate", [0.05, 0.95, 1.0])
 def test_the_threshold_lets_the_share_pass(rate):
     for count in (1, 20, 33):
@@ -110,6 +125,18 @@ def test_the_smallest_rate_has_the_threshold_of_the_highest_score():
         (
             lambda: measures.mahalanobis_scores([[1, 0]], [[1, 0]] * 2, [0]),
             "`bank_labels` must",
+        ),
+        (
+            lambda: measures.mahalanobis_scores(
+                [[1, 0]], np.eye(2), [0, 0], leave_one_out=True
+            ),
+            "`leave_one_out` must have the bank",
+        ),
+        (
+            lambda: measures.mahalanobis_scores(
+                np.eye(2), np.eye(2), [0, 0], leave_one_out=True
+            ),
+            "different rows, got equal rows",
         ),
     ],
 )

@@ -136,7 +136,13 @@ def test_several_labels_from_the_list_to_the_export(
     assert predictions["labels"].shape == (21, 2)
 
     serving.export(config.ExportSettings(path, threshold=0.6))
-    lines = run.export_record()["card"]["Measures"]
+    card = run.export_record()["card"]
+    assert card["Model"]["Threshold"].endswith("a probability of 0.6 on")
+    lines = card["Measures"]
+    assert (
+        "a probability of 0.5, not"
+        in lines["Threshold of micro F1 and exact match"]
+    )
     mean = measured["linear"]["map"]
     assert lines["Mean average precision"] == f"{mean:.1%}"
     assert "Top-1 accuracy" not in lines
@@ -160,6 +166,9 @@ def test_several_labels_from_the_list_to_the_export(
         ),
         lambda: evaluation.evaluate(
             config.EvaluateSettings(path, label_issues=5)
+        ),
+        lambda: evaluation.evaluate(
+            config.EvaluateSettings(path, knn_leave_one_out=True)
         ),
     ):
         with pytest.raises(ValueError, match="several"):
@@ -232,6 +241,11 @@ def test_several_labels_of_another_set(finished_run, several_labels):
         ({"images_per_class": 4}, "--images_per_class must be left out for im"),
         ({"images_per_label": 4}, "--images_per_label, .* must be left out"),
         ({"queue_size": 32}, "--queue_size must be left out for images of sev"),
+        (
+            {"unsupervised_classes": ("dark",)},
+            "--unsupervised_classes must be left out for images of several",
+        ),
+        ({"unknown_classes": ("dark",)}, "--unknown_classes must be left out"),
         ({"multi_label": False}, "--multi_label must be true for the labels"),
     ],
 )

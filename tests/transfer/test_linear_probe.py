@@ -102,6 +102,19 @@ def test_other_images_start_anew_and_are_the_right_ones():
     assert np.abs(some.predict(positions[:2]) - before).max() > 1e-3
 
 
+def test_weights_have_a_mean_of_1_among_the_images_of_a_fit():
+    """A strength weighs against the sum of the losses."""
+    plain, *_ = make(4, l2=0.1)
+    weighted, *_ = make(4, l2=0.1)
+    weighted._weights = np.where(ALL < 30, 0.2, 1.8)
+    for method in (plain, weighted):
+        method.fit(ALL[:30], method.cells[0], seed=0)
+    np.testing.assert_allclose(weighted.predict(), plain.predict(), atol=1e-5)
+    weighted.fit(ALL, weighted.cells[0], seed=0)
+    plain.fit(ALL, plain.cells[0], seed=0)
+    assert np.abs(weighted.predict() - plain.predict()).max() > 1e-3
+
+
 def test_a_class_without_images_has_no_probability():
     positions = ALL[ALL % 4 != 2]
     method, *_ = make(4, positions, l2=0.1)
