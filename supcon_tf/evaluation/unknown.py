@@ -73,8 +73,9 @@ def measure(
     """Measures of each score of belonging: known test images, unknown images.
 
     `neighbors` is the cosine to the k-th nearest training image, `mahalanobis`
-    the distance to the nearest class mean, `max_softmax` the highest
-    probability of the first classifier, where the run has one.
+    the distance to the nearest class mean, where some class has different rows,
+    `max_softmax` the highest probability of the first classifier, where the run
+    has one.
     """
     unknown_rows, _ = represent(unknown)  # [U, dim]
     num_known = len(test.representations)
@@ -82,9 +83,7 @@ def measure(
     k = min(classifying.neighbors(settings, bank), len(bank.labels))
     scores = {
         "neighbors": measures.neighbor_scores(rows, bank.representations, k),
-        "mahalanobis": measures.mahalanobis_scores(
-            rows, bank.representations, bank.labels
-        ),
+        **_distances(rows, bank),
     }
     predictions = measures.predict_in_parts(
         np.zeros(len(rows), int),  # the confidence needs no labels
@@ -101,6 +100,24 @@ def measure(
             for name, score in scores.items()
         },
     }
+
+
+def _distances(
+    rows: np.ndarray, bank: splits.EncodedSplit
+) -> dict[str, np.ndarray]:
+    """The score `mahalanobis` of rows; {} where the classes span no distance.
+
+    As those of one image each, or of a collapsed encoder: no reason to lose
+    the other numbers of the evaluation.
+    """
+    try:
+        scores = measures.mahalanobis_scores(
+            rows, bank.representations, bank.labels
+        )
+    except exceptions.InvalidValue as error:
+        console.print_line("unknown", f"no score by distance: {error}")
+        return {}
+    return {"mahalanobis": scores}
 
 
 def _summary(known: np.ndarray, unknown: np.ndarray) -> dict[str, object]:

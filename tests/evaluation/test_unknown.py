@@ -17,7 +17,7 @@ from supcon_tf import (
     run_files,
     training,
 )
-from supcon_tf.evaluation import unknown
+from supcon_tf.evaluation import splits, unknown
 from supcon_tf.training import input_pipeline
 from tests import score_rows
 
@@ -128,6 +128,22 @@ def test_unknown_classes_without_test_images_are_not_scored(
     path = run_files.RunDirectory(settings.run_dir)
     assert unknown.read(settings_of(path), run) is None
     assert "not scored: no test images of mid" in capsys.readouterr().out
+
+
+def test_classes_of_one_image_have_no_distance(finished_run, capsys):
+    """All other scores remain."""
+    run = training.Run.open(finished_run.path)
+    split = splits.EncodedSplit(run.source("test"), np.eye(3), np.arange(3), 16)
+    measured = unknown.measure(
+        settings_of(finished_run),
+        split,
+        split,
+        run.source("test"),
+        represent=lambda images: (np.eye(3)[:2] + 1, None),
+        classify=lambda rows: {},
+    )
+    assert {*measured} == {"images", "k", "neighbors"}
+    assert "no score by distance: `bank` must have" in capsys.readouterr().out
 
 
 def test_bad_images_are_refused_or_skipped(
