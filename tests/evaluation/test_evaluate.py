@@ -231,14 +231,25 @@ def test_representations_are_in_order_and_of_centre_crops(finished_run):
     assert labels.tolist() == sorted(labels.tolist())
 
 
-def test_without_a_linear_stage_the_others_still_work(finished_run):
-    without = {"linear_stage": "nothing", "knn_neighbors": 5}
-    results = numbers_alone(finished_run, **without)
+def test_without_a_linear_stage_the_others_still_work(copy_run, tmp_path):
+    run = copy_run(tmp_path / "run")
+    shutil.rmtree(run.stage("linear").path)
+    results = numbers_alone(run, knn_neighbors=5)
     assert "linear" not in results and results["knn"]["top_1"] > 1 / 3
-    assert finished_run.evaluation() == results
-    assert not finished_run.predictions_file.exists()
+    assert run.evaluation() == results
+    assert not run.predictions_file.exists()
     with pytest.raises(ValueError, match="--corruptions must be none for a"):
-        numbers_alone(finished_run, **without, corruptions="generated")
+        numbers_alone(run, corruptions="generated")
+
+
+def test_a_stage_that_is_none_or_no_run_is_refused(finished_run):
+    """A misspelt name leaves no classifier out."""
+    message = "--linear_stage must be a stage of .*, linear.*, got lineal"
+    with pytest.raises(ValueError, match=message):
+        numbers_alone(finished_run, linear_stage="lineal")
+    message = "got a stage of one: name the run, "
+    with pytest.raises(ValueError, match=f"{message}{finished_run.path}, and"):
+        numbers_alone(finished_run.stage("linear"))
 
 
 def test_stages_of_a_run_keep_an_evaluation_each(copy_run, tmp_path):
