@@ -134,11 +134,16 @@ class Cell:
                     type(part), path, recorded=True
                 )
             is_finished = bool(self.results())
+            remedy = ""
+            if part is self.linear:
+                remedy = (
+                    f"--sweep={config.LINEAR}NAME=VALUE keeps the pretraining, "
+                )
             if changes := settings.changes(recorded, part, is_finished):
                 raise exceptions.InvalidValue(
                     f"--run_dir must hold cells of the same settings, got "
-                    f"{', '.join(changes)} for {self.name}; choose another "
-                    "directory, or replace all with --overwrite"
+                    f"{', '.join(changes)} for {self.name}; {remedy}choose "
+                    "another directory, or replace all with --overwrite"
                 )
 
     def record(self) -> None:

@@ -372,7 +372,7 @@ def test_another_evaluation_is_done_again_and_other_trainings_refused(cell):
         ),
         (
             {"linear": dataclasses.replace(cell.linear, epochs=3)},
-            r"--epochs=3 \(was 100\)",
+            r"--epochs=3 \(was 100\) for .*; --sweep=linear.NAME=VALUE keeps",
         ),
     ):
         with pytest.raises(ValueError, match=message):
