@@ -57,8 +57,12 @@ def measure_space(
     if np.bincount(test.labels).max() < 2:  # no image has a positive
         return {}
     rows, labels = test.representations, test.labels
+    retrieval = measures.retrieval_summary(rows, labels, depths)
+    # The last classes may have no test images.
+    for numbers in retrieval["per_class"].values():
+        numbers += [None] * (len(test.source.class_names) - len(numbers))
     return {
-        "retrieval": measures.retrieval_summary(rows, labels, depths),
+        "retrieval": retrieval,
         "representations": {
             "alignment": measures.alignment(rows, labels),
             "uniformity": measures.uniformity(rows),

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from supcon_tf import (
     training,
 )
 from supcon_tf.augment import geometry
-from supcon_tf.evaluation import splits
+from supcon_tf.evaluation import clean, splits
 from supcon_tf.training import input_pipeline, representations, runs
 from tests import score_rows
 
@@ -240,6 +241,16 @@ def test_without_a_linear_stage_the_others_still_work(copy_run, tmp_path):
     assert not run.predictions_file.exists()
     with pytest.raises(ValueError, match="--corruptions must be none for a"):
         numbers_alone(run, corruptions="generated")
+
+
+def test_every_class_has_a_row_of_retrieval():
+    """The last class too, which has no test image."""
+    source = types.SimpleNamespace(class_names=("a", "b", "c"))
+    labels = np.array([0, 0, 1])
+    space = clean.measure_space(
+        splits.EncodedSplit(source, np.eye(3), labels, None)
+    )
+    assert space["retrieval"]["per_class"]["recall_at_1"] == [1.0, None, None]
 
 
 def test_a_stage_that_is_none_or_no_run_is_refused(finished_run):
