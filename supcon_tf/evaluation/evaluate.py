@@ -86,12 +86,19 @@ def _evaluate_run(
     )
     with strategy.scope():
         names = () if unseen else run.classifiers
+        others = run.files.linear_stages()
         classifiers = {name: run.classifier(name) for name in names}
         console.print_header(run.source("test"), image_size)
         console.print_line("encoder", checkpoint)
         console.print_duplicates(run.source("test"), run.source("train"))
         if unseen:
             console.print_unseen(run.source("test"), unseen_classes.MEASURED)
+        elif others and "linear" not in names:
+            console.print_line(
+                "note",
+                f"no linear stage is named {settings.linear_stage}: "
+                f"--linear_stage={others[0]} evaluates one that is there",
+            )
         represent = representations.representer(
             run.encoder, batch_size=settings.batch_size, image_size=image_size
         )

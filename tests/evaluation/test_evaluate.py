@@ -232,10 +232,13 @@ def test_representations_are_in_order_and_of_centre_crops(finished_run):
     assert labels.tolist() == sorted(labels.tolist())
 
 
-def test_without_a_linear_stage_the_others_still_work(copy_run, tmp_path):
+def test_without_a_linear_stage_the_others_still_work(
+    copy_run, tmp_path, capsys
+):
     run = copy_run(tmp_path / "run")
-    shutil.rmtree(run.stage("linear").path)
+    run.stage("linear").path.rename(run.stage("fast").path)
     results = numbers_alone(run, knn_neighbors=5)
+    assert "--linear_stage=fast evaluates one" in capsys.readouterr().out
     assert "linear" not in results and results["knn"]["top_1"] > 1 / 3
     assert run.evaluation() == results
     assert not run.predictions_file.exists()
