@@ -134,6 +134,8 @@ def _check(
     """Checks all settings before any work; reads corruptions and parents."""
     for name in settings.measures:
         trust.import_function(name, "measures")
+    if run.is_of_texts:
+        _ = run.validation  # an error now, not after all sentences are encoded
     if run.has_unseen_classes:
         unseen_classes.check(settings, run)
     corruptions = tree = None
