@@ -154,7 +154,7 @@ def find(path: str) -> Score:
     of a user is a number with its own name.
     """
     start, _, key = path.rpartition(".")
-    if start == "retrieval.recall_at":
+    if start == "retrieval.recall_at" and key.isdecimal():
         return recall_at(int(key))
     if start == USER_MEASURES:
         return Score(path, key, "", "", key, None, "number")
