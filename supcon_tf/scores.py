@@ -154,7 +154,7 @@ def find(path: str) -> Score:
     of a user is a number with its own name.
     """
     start, _, key = path.rpartition(".")
-    if start == "retrieval.recall_at":
+    if start == "retrieval.recall_at" and key.isdecimal():
         return recall_at(int(key))
     if start == USER_MEASURES:
         return Score(path, key, "", "", key, None, "number")
@@ -383,12 +383,12 @@ SCORES = (
     *_classifier_scores(
         "{}.hierarchy.parent_top_1",
         "Accuracy of the parent",
-        "share whose predicted class has the right parent",
+        "share whose predicted class is inside the right parent",
     ),
     *_classifier_scores(
         "{}.hierarchy.mistakes_inside_parent",
         "Mistakes inside the parent",
-        "share of the wrong predictions that have the right parent",
+        "share of the wrong predictions that are inside the right parent",
     ),
     *_classifier_scores(
         "{}.nll",

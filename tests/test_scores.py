@@ -52,6 +52,7 @@ def test_a_score_without_a_row_is_noticed():
         ("linear.top_1", "linear top-1", "higher"),
         ("pretrained.ece", "stage 1 ECE", "lower"),
         ("retrieval.recall_at.7", "recall@7", "higher"),
+        ("retrieval.recall_at.k", "retrieval recall at recall@k", "higher"),
         # Alone they say nothing: equal representations are best aligned.
         ("representations.alignment", "alignment", None),
         ("representations.uniformity", "uniformity", None),

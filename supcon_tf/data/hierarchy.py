@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,19 +14,29 @@ from supcon_tf.disk import rows
 NAMES = "names"  # the names of classes are paths
 
 
-def read_ancestors(hierarchy: str, class_names: Sequence[str]) -> np.ndarray:
-    """The ancestors of every class, from the highest down to the class.
+class Tree(NamedTuple):
+    """A hierarchy of classes.
+
+    Attributes:
+      ancestors: of every class, from the highest down to the class, [classes,
+        H] int64, H the most ancestors of a class and 1. Equal numbers in a
+        column are the same ancestor; a class of fewer ancestors is its own in
+        the columns below.
+      depths: the number of ancestors of every class, [classes] int64.
+    """
+
+    ancestors: np.ndarray
+    depths: np.ndarray
+
+
+def read_tree(hierarchy: str, class_names: Sequence[str]) -> Tree:
+    """The tree of classes.
 
     Args:
       hierarchy: "names", where the names of classes are paths such as
         animal/dog/poodle; or a .csv, .tsv or .jsonl file with the columns
         `class` and `parents`, the latter as in animal/dog.
       class_names: in the order of the labels.
-
-    Returns:
-      [classes, H] int64, H the most ancestors of a class and 1. Equal numbers
-      in a column are the same ancestor; a class of fewer ancestors is its own
-      in the columns below.
 
     Raises:
       ValueError: the file lacks a class, or gives it different parents, or no
@@ -60,7 +71,13 @@ def read_ancestors(hierarchy: str, class_names: Sequence[str]) -> np.ndarray:
             for number, ancestor in enumerate(dict.fromkeys(ancestors))
         }
         columns.append([numbers[ancestor] for ancestor in ancestors])
-    return np.array(columns, np.int64).T
+    depths = np.array([*map(len, parents)], np.int64)
+    return Tree(np.array(columns, np.int64).T, depths)
+
+
+def read_ancestors(hierarchy: str, class_names: Sequence[str]) -> np.ndarray:
+    """The ancestors of `read_tree`, [classes, H] int64."""
+    return read_tree(hierarchy, class_names).ancestors
 
 
 def _parts(path: str) -> list[str]:

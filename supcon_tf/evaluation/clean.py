@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from supcon_tf import config, measures
+from supcon_tf.data import hierarchy
 from supcon_tf.evaluation import classifying, splits
 from supcon_tf.measures import truncation
 from supcon_tf.training import runs
@@ -20,7 +21,7 @@ def measure_one_label(
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit | None,
     predictions: dict[str, measures.Predictions],
-    ancestors: np.ndarray | None,
+    tree: hierarchy.Tree | None,
 ) -> dict[str, object]:
     """All measures of the clean images, where each has one label."""
     num_classes, bins = len(test.source.class_names), settings.calibration_bins
@@ -38,10 +39,10 @@ def measure_one_label(
             measured[name]["shots"] = measures.shot_summary(
                 measured[name]["per_class_recall"], counts, settings.shots
             )
-    if ancestors is not None:
+    if tree is not None:
         for name, prediction in predictions.items():
             measured[name]["hierarchy"] = measures.level_summary(
-                prediction.predicted, test.labels, ancestors
+                prediction.predicted, test.labels, *tree
             )
     return measured | measure_space(test)
 
@@ -56,8 +57,12 @@ def measure_space(
     if np.bincount(test.labels).max() < 2:  # no image has a positive
         return {}
     rows, labels = test.representations, test.labels
+    retrieval = measures.retrieval_summary(rows, labels, depths)
+    # The last classes may have no test images.
+    for numbers in retrieval["per_class"].values():
+        numbers += [None] * (len(test.source.class_names) - len(numbers))
     return {
-        "retrieval": measures.retrieval_summary(rows, labels, depths),
+        "retrieval": retrieval,
         "representations": {
             "alignment": measures.alignment(rows, labels),
             "uniformity": measures.uniformity(rows),

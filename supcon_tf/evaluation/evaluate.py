@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 
-import numpy as np
-
 from supcon_tf import config, data, distribute, exceptions, run_files, scores
 from supcon_tf.data import hierarchy, subsets
 from supcon_tf.disk import files, locks
@@ -81,19 +79,26 @@ def _evaluate_run(
     """Writes the files of an evaluation; returns what `evaluate` does."""
     checkpoint, image_size = run.checkpoint, run.image_size
     unseen = run.has_unseen_classes
-    corruptions, ancestors = _check(settings, run)
+    corruptions, tree = _check(settings, run)
     unknown_images = unknown.read(settings, run)
     strategy = distribute.make_strategy(
         settings.strategy, settings.tpu, one_worker=True
     )
     with strategy.scope():
         names = () if unseen else run.classifiers
+        others = run.files.linear_stages()
         classifiers = {name: run.classifier(name) for name in names}
         console.print_header(run.source("test"), image_size)
         console.print_line("encoder", checkpoint)
         console.print_duplicates(run.source("test"), run.source("train"))
         if unseen:
             console.print_unseen(run.source("test"), unseen_classes.MEASURED)
+        elif others and "linear" not in names:
+            console.print_line(
+                "note",
+                f"no linear stage is named {settings.linear_stage}: "
+                f"--linear_stage={others[0]} evaluates one that is there",
+            )
         represent = representations.representer(
             run.encoder, batch_size=settings.batch_size, image_size=image_size
         )
@@ -103,7 +108,7 @@ def _evaluate_run(
     if settings.bank_images != 0 and (judges_bank or not unseen):
         bank = splits.encode(run, "train", represent, settings.bank_images)
     test, probabilities, numbers = _measure(
-        settings, run, test, bank, classify, ancestors
+        settings, run, test, bank, classify, tree
     )
     measured = _describe(settings, run, test, bank) | numbers
     measured |= by_functions.measure(settings.measures, test)
@@ -125,13 +130,15 @@ def _evaluate_run(
 
 def _check(
     settings: config.EvaluateSettings, run: runs.Run
-) -> tuple[robustness.Robustness | None, np.ndarray | None]:
-    """Checks all settings before any work; reads corruptions and ancestors."""
+) -> tuple[robustness.Robustness | None, hierarchy.Tree | None]:
+    """Checks all settings before any work; reads corruptions and parents."""
     for name in settings.measures:
         trust.import_function(name, "measures")
+    if run.is_of_texts:
+        _ = run.validation  # an error now, not after all sentences are encoded
     if run.has_unseen_classes:
         unseen_classes.check(settings, run)
-    corruptions = ancestors = None
+    corruptions = tree = None
     if settings.corruptions != "none":
         run.check_rgb("corruptions")
         run.check_one_label("corruptions")
@@ -142,8 +149,8 @@ def _check(
     parents = settings.hierarchy or run.data_settings.hierarchy
     if parents and not run.has_unseen_classes:
         run.check_one_label("--hierarchy")
-        ancestors = hierarchy.read_ancestors(parents, run.class_names)
-    return corruptions, ancestors
+        tree = hierarchy.read_tree(parents, run.class_names)
+    return corruptions, tree
 
 
 def _measure(
@@ -152,7 +159,7 @@ def _measure(
     test: splits.EncodedSplit,
     bank: splits.EncodedSplit | None,
     classify: classifying.Classify,
-    ancestors: np.ndarray | None,
+    tree: hierarchy.Tree | None,
 ) -> tuple[
     splits.EncodedSplit, truncation.Probabilities | None, dict[str, object]
 ]:
@@ -168,7 +175,7 @@ def _measure(
     first = next(iter(predictions.values()), None)
     test = dataclasses.replace(test, predictions=first)
     numbers = clean.measure_one_label(
-        settings, run, test, bank, predictions, ancestors
+        settings, run, test, bank, predictions, tree
     )
     return test, probabilities, numbers
 

@@ -73,27 +73,18 @@ def measure(
     """Measures of each score of belonging: known test images, unknown images.
 
     `neighbors` is the cosine to the k-th nearest training image, `mahalanobis`
-    the distance to the nearest class mean, if a class has different training
-    images, `max_softmax` the highest probability of the first classifier, where
-    the run has one.
+    the distance to the nearest class mean, where some class has different rows,
+    `max_softmax` the highest probability of the first classifier, where the run
+    has one.
     """
     unknown_rows, _ = represent(unknown)  # [U, dim]
     num_known = len(test.representations)
     rows = np.concatenate([test.representations, unknown_rows])
     k = min(classifying.neighbors(settings, bank), len(bank.labels))
     scores = {
-        "neighbors": measures.neighbor_scores(rows, bank.representations, k)
+        "neighbors": measures.neighbor_scores(rows, bank.representations, k),
+        **_distances(rows, bank),
     }
-    try:
-        scores["mahalanobis"] = measures.mahalanobis_scores(
-            rows, bank.representations, bank.labels
-        )
-    except exceptions.InvalidValue:
-        console.print_line(
-            "unknown",
-            "no Mahalanobis distance, which needs a class of two different "
-            f"training examples, of {len(bank.labels)} in all",
-        )
     predictions = measures.predict_in_parts(
         np.zeros(len(rows), int),  # the confidence needs no labels
         len(test.source.class_names),
@@ -109,6 +100,24 @@ def measure(
             for name, score in scores.items()
         },
     }
+
+
+def _distances(
+    rows: np.ndarray, bank: splits.EncodedSplit
+) -> dict[str, np.ndarray]:
+    """The score `mahalanobis` of rows; {} where the classes span no distance.
+
+    As those of one image each, or of a collapsed encoder: no reason to lose
+    the other numbers of the evaluation.
+    """
+    try:
+        scores = measures.mahalanobis_scores(
+            rows, bank.representations, bank.labels
+        )
+    except exceptions.InvalidValue as error:
+        console.print_line("unknown", f"no score by distance: {error}")
+        return {}
+    return {"mahalanobis": scores}
 
 
 def _summary(known: np.ndarray, unknown: np.ndarray) -> dict[str, object]:

@@ -402,14 +402,20 @@ def shot_summary(
 
 
 def level_summary(
-    predicted: _Array, labels: _Array, ancestors: _Array
+    predicted: _Array,
+    labels: _Array,
+    ancestors: _Array,
+    depths: _Array | None = None,
 ) -> dict[str, object]:
     """Accuracy of predictions at every level of a hierarchy.
 
     Args:
       predicted: [examples] class ids.
       labels: [examples] class ids.
-      ancestors: [classes, H] integers, from the highest level to the class.
+      ancestors: [classes, H] integers, from the highest level to the class; a
+        class of fewer ancestors has a number of its own in the columns below.
+      depths: [classes] integers in [0, H), how many ancestors each class has;
+        None for H - 1 of all.
 
     Example:
       >>> from supcon_tf import measures
@@ -420,10 +426,11 @@ def level_summary(
       ([0.75, 0.5], 0.5)
 
     Returns:
-      `top_1_by_level`, from the highest level down; `parent_top_1`, of the
-      level above the classes; and `mistakes_inside_parent`, the share of wrong
-      predictions whose parent is right, None without wrong predictions.
-      ValueError without a level above the classes.
+      `top_1_by_level`, from the highest level down; `parent_top_1`, the share
+      of predictions inside the parent of the label; and
+      `mistakes_inside_parent`, the same of wrong predictions, None without
+      them. A class without ancestors is its own parent. ValueError without a
+      level above the classes, or for other depths.
     """
     ancestors = np.asarray(ancestors)  # [classes, H]
     exceptions.require(
@@ -431,14 +438,26 @@ def level_summary(
         "`ancestors` must be [classes, levels], of 2 levels or more",
         f"shape {ancestors.shape}",
     )
-    predicted, labels = _check_classes(predicted, labels, len(ancestors))
+    classes, levels = ancestors.shape
+    depths = np.asarray(
+        np.full(classes, levels - 1) if depths is None else depths
+    )
+    exceptions.require(
+        depths.shape == (classes,)
+        and ((0 <= depths) & (depths < levels)).all(),
+        f"`depths` must be {classes} numbers below {levels}, one per class",
+        depths.tolist(),
+    )
+    predicted, labels = _check_classes(predicted, labels, classes)
     is_right = ancestors[predicted] == ancestors[labels]  # [examples, H]
     is_wrong = predicted != labels
-    accuracies = is_right.mean(axis=0)  # [H]
+    # The column of the parent of each label: classes may differ in depth.
+    columns = np.maximum(depths[labels] - 1, 0)
+    is_inside = is_right[np.arange(len(labels)), columns]
     return {
-        "top_1_by_level": accuracies.tolist(),
-        "parent_top_1": float(accuracies[-2]),
+        "top_1_by_level": is_right.mean(axis=0).tolist(),
+        "parent_top_1": float(is_inside.mean()),
         "mistakes_inside_parent": (
-            float(is_right[is_wrong, -2].mean()) if is_wrong.any() else None
+            float(is_inside[is_wrong].mean()) if is_wrong.any() else None
         ),
     }

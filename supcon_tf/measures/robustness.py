@@ -41,6 +41,9 @@ ALEXNET_ERRORS: Errors = {
 # Top-1 accuracy 56.522% on the validation images, in torchvision's table of
 # weights; 43.5% error in Table 1 of the benchmark's paper.
 ALEXNET_CLEAN_ERROR = 0.43478
+# Sums of errors that are equal may differ by their rounding, and one image of
+# ten million counts more than this.
+_ROUNDING = 1e-9
 
 
 def mean_corruption_error_unnormalized(errors: Errors) -> float:
@@ -118,7 +121,7 @@ def relative_mean_corruption_error(
             reference[name][severity] - reference_clean_error
             for severity in by_severity
         )
-        if reference_added_error <= 0:
+        if reference_added_error <= _ROUNDING:
             return None
         ratios.append(added_error / reference_added_error)
     return 100 * statistics.fmean(ratios)

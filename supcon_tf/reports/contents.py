@@ -180,4 +180,9 @@ def read_run(path: str | os.PathLike[str], name: str) -> Run:
             f"`runs` must be run directories, got {files.path}, which has no "
             f"{files.settings_file.name}"
         )
+    exceptions.require(
+        "method" not in files.flags(),
+        "`runs` must be run directories, or linear stages of them",
+        f"{files.path}, a transfer, whose results are in its transfer.json",
+    )
     return Run(files, name)

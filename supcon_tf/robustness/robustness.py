@@ -9,9 +9,9 @@ from collections.abc import Collection
 
 import numpy as np
 
-from supcon_tf import config, exceptions, measures
+from supcon_tf import config, data, exceptions, measures
 from supcon_tf.robustness import corruptions
-from supcon_tf.training import runs
+from supcon_tf.training import materials, runs
 
 # What those of a run are divided by: errors by corruption and severity, and
 # the error on the same clean images.
@@ -41,6 +41,7 @@ class Robustness:
             settings.corruptions,
         )
         self._settings = settings
+        self._test = run.source("test")
         self._references = load_references(settings, run)
         self._images = corruptions.CorruptedImages(settings, run)
 
@@ -49,10 +50,11 @@ class Robustness:
 
         Returns:
           What evaluation.json holds under "corruptions": which images and
-          severities, and per classifier top-1 accuracy and ECE: `clean`,
-          `results` by corruption and severity, and their means, all shares in
-          [0, 1]. With a reference, `mce` and `relative_mce` in percent of it,
-          unless it makes no error on a corruption, or a corruption adds none.
+          severities, digests of the test split before corruption, and per
+          classifier top-1 accuracy and ECE: `clean`, `results` by corruption
+          and severity, and their means, all shares in [0, 1]. With a reference,
+          `mce` and `relative_mce` in percent of it, unless it makes no error on
+          a corruption, or a corruption adds none.
 
         Raises:
           ValueError: the images of a TFDS set are not those of the test split,
@@ -94,6 +96,7 @@ class Robustness:
             "severities": list(settings.corruption_severities),
             "seed": corruptions.SEED,
             "reference": settings.reference_evaluation,
+            "test_split": _content(self._test),
             **scores,
         }
 
@@ -150,6 +153,12 @@ def _compared(
         for key, value in expected.items()
         if recorded.get(key) != value
     ]
+    content, recorded_content = _content(test), evaluated.get("test_split", {})
+    faults += [
+        f"other test {part}"
+        for part in sorted(content.keys() & recorded_content.keys())
+        if content[part] != recorded_content[part]
+    ]
     row = dict.fromkeys(map(str, settings.corruption_severities), 0.0)
     needed = dict.fromkeys(settings.corruption_names, row)
     references = {}
@@ -168,6 +177,17 @@ def _compared(
         f"{settings.reference_evaluation} with {', '.join(faults)}",
     )
     return references
+
+
+def _content(test: data.Source) -> dict[str, object]:
+    """Digests of `classes` and, if they were read, of `images` with labels.
+
+    Folders of different images may have the same name and number.
+    """
+    made_of = materials.fingerprints(test)
+    return {
+        part: made_of[part] for part in ("classes", "images") if part in made_of
+    }
 
 
 def _errors(results: dict[str, dict[str, dict]]) -> measures.Errors:

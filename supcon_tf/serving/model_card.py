@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 
 from supcon_tf import scores, settings
+from supcon_tf.text import files as text_files
 from supcon_tf.training import runs
 
 # By the name of a line, a text or command lines.
@@ -105,10 +106,12 @@ def to_markdown(name: str, card: Mapping[str, Lines]) -> str:
 
 def _data(run: runs.Run, results: Record) -> Lines:
     fields = vars(run.settings)
-    text_files = _join(fields, "train_file test_file")  # of texts
-    lines = {
-        "Data set": text_files or results.get("dataset", fields.get("dataset"))
-    }
+    measured = results.get("dataset", fields.get("dataset"))
+    data_set = _join(fields, "train_file test_file")  # of texts
+    test_file = fields.get("test_file")
+    if test_file and measured not in (None, text_files.name_of(test_file)):
+        data_set += f"; measured on another file, {measured}"
+    lines = {"Data set": data_set or measured}
     for split in ("train", "test"):
         count, sizes = run.files.example_counts(split)
         text = f"{count:,} {_noun(run)}" if count else "not counted so far"

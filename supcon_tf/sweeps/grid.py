@@ -15,6 +15,7 @@ from supcon_tf import config, exceptions, run_files, settings
 from supcon_tf.disk import files
 from supcon_tf.host import trust
 from supcon_tf.settings import removed_flags
+from supcon_tf.text import files as text_files
 
 _LONGEST_VALUE = 40  # characters of a value in a name
 _LONGEST_NAME = 200  # file systems take 255
@@ -134,11 +135,16 @@ class Cell:
                     type(part), path, recorded=True
                 )
             is_finished = bool(self.results())
+            remedy = ""
+            if part is self.linear:
+                remedy = (
+                    f"--sweep={config.LINEAR}NAME=VALUE keeps the pretraining, "
+                )
             if changes := settings.changes(recorded, part, is_finished):
                 raise exceptions.InvalidValue(
                     f"--run_dir must hold cells of the same settings, got "
-                    f"{', '.join(changes)} for {self.name}; choose another "
-                    "directory, or replace all with --overwrite"
+                    f"{', '.join(changes)} for {self.name}; {remedy}choose "
+                    "another directory, or replace all with --overwrite"
                 )
 
     def record(self) -> None:
@@ -154,12 +160,20 @@ class Cell:
     def results(self) -> dict[str, object]:
         """Returns the evaluation of the cell, which lies in its run.
 
-        It is {} before an evaluation, or after one with other settings.
+        It is {} before an evaluation, or after one with other settings or of
+        another test file.
         """
         run = run_files.RunDirectory(self.run_dir)
         results = run.evaluation_owner(self.linear_stage).evaluation()
         recorded = removed_flags.without(results.get("settings", {}))
-        return results if recorded == settings.to_texts(self.evaluation) else {}
+        test_file = getattr(self.training, "test_file", None)  # of texts
+        measured = results.get("dataset")
+        is_other_file = test_file is not None and measured not in (
+            None,
+            text_files.name_of(test_file),
+        )
+        is_other = recorded != settings.to_texts(self.evaluation)
+        return {} if is_other or is_other_file else results
 
     def metrics(self) -> dict[str, float]:
         """Returns the finite numbers of the results, by their path.

@@ -13,6 +13,9 @@ from supcon_tf.display import text_table
 # The table shows these metrics too, where a cell has them.
 _OTHER_METRICS = ("linear.top_1", "linear.ece", "pretrained.top_1", "knn.top_1")
 _LEAST_P = 0.001  # smaller ones would be shown as zero
+# Digits of a mean of differences: signs that give the same mean count as equal,
+# although sums of shares are rounded.
+_DIGITS = 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,8 +182,8 @@ def _difference(differences: list[float]) -> str:
         return text
     test = stats.permutation_test(
         (differences, [0.0] * len(differences)),
-        lambda first, second: (
-            statistics.fmean(first) - statistics.fmean(second)
+        lambda first, second: round(
+            statistics.fmean(first) - statistics.fmean(second), _DIGITS
         ),
         permutation_type="samples",
         random_state=0,

@@ -93,8 +93,12 @@ def read_texts(
         labels.append(label)
         ids.append(line_id)
     exceptions.require(bool(ids), f"{path} must have examples", "none")
-    name = path if path.startswith(_TFDS) else epath.Path(path).name
-    return Texts(name, tuple(texts), tuple(labels), tuple(ids))
+    return Texts(name_of(path), tuple(texts), tuple(labels), tuple(ids))
+
+
+def name_of(path: str) -> str:
+    """The name of `Texts` of a file or a TFDS split."""
+    return path if path.startswith(_TFDS) else epath.Path(path).name
 
 
 def _tfds_rows(path: str, columns: Sequence[str]) -> Iterator[rows.Row]:

@@ -13,7 +13,15 @@ import numpy as np
 import tensorflow as tf
 
 import supcon_tf
-from supcon_tf import config, data, distribute, exceptions, keras_2, models
+from supcon_tf import (
+    config,
+    data,
+    distribute,
+    exceptions,
+    keras_2,
+    models,
+    run_files,
+)
 from supcon_tf.data import subsets
 from supcon_tf.host import cores
 from supcon_tf.keras_2 import keras
@@ -104,6 +112,21 @@ def print_duplicates(test: data.Source, train: data.Source) -> None:
             f"byte for byte, training {noun}: {_names(test, duplicates)}; "
             "--drop_duplicates leaves them out of the test split (copies in "
             f"another {change} are not found)",
+        )
+
+
+def print_pretrained_on(test: data.Source, run: run_files.RunDirectory) -> None:
+    """Prints the test images of a transfer that the run was trained on."""
+    if test.digests is None:
+        return
+    positions = np.flatnonzero(np.isin(test.digests, run.trained_digests()))
+    if len(positions):
+        print_line(
+            "note",
+            f"{len(positions):,} of {test.num_examples:,} test images are, "
+            f"byte for byte, training images of {run.path}: "
+            f"{_names(test, positions)}; the encoder has seen them, so remove "
+            "them from the test images for a number of new images",
         )
 
 

@@ -490,6 +490,7 @@ def open_run(
             f"{directory.path} must be a run directory of tools/pretrain.py, "
             f"tools/finetune.py or tools/finetune_text.py, got {got}"
         )
+    _check_stages(directory, linear_stage)
     tool = directory.tool
     run_class = TextRun if directory.is_of_texts() else Run
     settings_class = {
@@ -511,6 +512,27 @@ def open_run(
     return run_class(
         directory, settings, linear_stage, changes, drop_duplicates
     )
+
+
+def _check_stages(directory: run_files.RunDirectory, linear_stage: str) -> None:
+    """Raises ValueError for a stage as the run, or a stage that it lacks.
+
+    Without the check, a misspelt name of a stage would leave its classifier
+    out. A run may lack the default stage.
+    """
+    exceptions.require(
+        "name" not in directory.flags(),
+        f"{directory.path} must be a run directory",
+        f"a stage of one: name the run, {directory.run().path}, and a linear "
+        "stage by --linear_stage",
+    )
+    is_there = directory.stage(linear_stage).exists()
+    if linear_stage != "linear" and not is_there:
+        names = exceptions.listed(directory.linear_stages())
+        raise exceptions.InvalidValue(
+            f"--linear_stage must be a stage of {directory.path}, "
+            f"{names or 'which has none'}, got {linear_stage}"
+        )
 
 
 def load_encoder(

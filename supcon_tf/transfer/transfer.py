@@ -85,6 +85,7 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
             console.print_header(images, size, job.settings)
             console.print_line("encoder", run.checkpoint)
             console.print_duplicates(test, images)
+            console.print_pretrained_on(test, run.files)
             positions = np.unique(
                 np.concatenate([draw.images for draw in draws])
             )

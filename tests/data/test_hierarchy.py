@@ -12,8 +12,9 @@ ANCESTORS = [[0, 0, 0], [0, 0, 1], [0, 1, 2], [1, 2, 3], [2, 3, 4]]
 
 
 def test_names_are_paths():
-    ancestors = hierarchy.read_ancestors("names", NAMES)
+    ancestors, depths = hierarchy.read_tree("names", NAMES)
     np.testing.assert_array_equal(ancestors, ANCESTORS)
+    assert depths.tolist() == [2, 2, 1, 0, 1]
 
 
 def test_a_file_gives_parents(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from supcon_tf import (
     training,
 )
 from supcon_tf.augment import geometry
-from supcon_tf.evaluation import splits
+from supcon_tf.evaluation import clean, splits
 from supcon_tf.training import input_pipeline, representations, runs
 from tests import score_rows
 
@@ -231,14 +232,38 @@ def test_representations_are_in_order_and_of_centre_crops(finished_run):
     assert labels.tolist() == sorted(labels.tolist())
 
 
-def test_without_a_linear_stage_the_others_still_work(finished_run):
-    without = {"linear_stage": "nothing", "knn_neighbors": 5}
-    results = numbers_alone(finished_run, **without)
+def test_without_a_linear_stage_the_others_still_work(
+    copy_run, tmp_path, capsys
+):
+    run = copy_run(tmp_path / "run")
+    run.stage("linear").path.rename(run.stage("fast").path)
+    results = numbers_alone(run, knn_neighbors=5)
+    assert "--linear_stage=fast evaluates one" in capsys.readouterr().out
     assert "linear" not in results and results["knn"]["top_1"] > 1 / 3
-    assert finished_run.evaluation() == results
-    assert not finished_run.predictions_file.exists()
+    assert run.evaluation() == results
+    assert not run.predictions_file.exists()
     with pytest.raises(ValueError, match="--corruptions must be none for a"):
-        numbers_alone(finished_run, **without, corruptions="generated")
+        numbers_alone(run, corruptions="generated")
+
+
+def test_every_class_has_a_row_of_retrieval():
+    """The last class too, which has no test image."""
+    source = types.SimpleNamespace(class_names=("a", "b", "c"))
+    labels = np.array([0, 0, 1])
+    space = clean.measure_space(
+        splits.EncodedSplit(source, np.eye(3), labels, None)
+    )
+    assert space["retrieval"]["per_class"]["recall_at_1"] == [1.0, None, None]
+
+
+def test_a_stage_that_is_none_or_no_run_is_refused(finished_run):
+    """A misspelt name leaves no classifier out."""
+    message = "--linear_stage must be a stage of .*, linear.*, got lineal"
+    with pytest.raises(ValueError, match=message):
+        numbers_alone(finished_run, linear_stage="lineal")
+    message = "got a stage of one: name the run, "
+    with pytest.raises(ValueError, match=f"{message}{finished_run.path}, and"):
+        numbers_alone(finished_run.stage("linear"))
 
 
 def test_stages_of_a_run_keep_an_evaluation_each(copy_run, tmp_path):

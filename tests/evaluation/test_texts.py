@@ -94,6 +94,11 @@ def test_a_run_without_a_test_file_says_so(finished_text_run, tmp_path):
         (tmp_path / name).symlink_to(files.path / name)
     with pytest.raises(ValueError, match="must be a run with a --test_file"):
         evaluation.evaluate(config.EvaluateSettings(str(tmp_path)))
+    (tmp_path / "settings.flags").write_text("\n".join(flags))
+    (tmp_path / "metrics.jsonl").unlink()
+    with pytest.raises(ValueError, match="must have a line of epoch"):
+        evaluation.evaluate(config.EvaluateSettings(str(tmp_path)))
+    assert not (tmp_path / "encoded").exists()  # no work was lost
 
 
 def test_test_texts_that_training_saw_are_counted_or_left_out(

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shutil
-import types
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from supcon_tf import (
     run_files,
     training,
 )
-from supcon_tf.evaluation import unknown
+from supcon_tf.evaluation import splits, unknown
 from supcon_tf.training import input_pipeline
 from tests import score_rows
 
@@ -91,25 +90,6 @@ def test_scores_of_belonging_are_those_of_arrays(
     assert "Minus the Mahalanobis distance" in page.read_text()
 
 
-def test_a_training_image_of_each_class_has_no_distance(capsys):
-    """As by --bank_images; the other scores are not lost."""
-    rows = np.eye(3, dtype=np.float32)
-    source = types.SimpleNamespace(class_names=("a", "b", "c"))
-    split = types.SimpleNamespace(
-        representations=rows, labels=np.arange(3), source=source
-    )
-    measured = unknown.measure(
-        config.EvaluateSettings("runs/any"),
-        split,
-        split,
-        unknown=None,
-        represent=lambda _: (-rows, None),
-        classify=lambda _: {},
-    )
-    assert {*measured} == {"images", "k", "neighbors"}
-    assert "unknown      no Mahalanobis distance" in capsys.readouterr().out
-
-
 def test_classes_can_be_held_out_of_a_run(tiny_settings, tmp_path):
     settings = tiny_settings(unknown_classes=("mid",), epochs=0)
     everything = input_pipeline.source(tiny_settings(), "test")
@@ -148,6 +128,22 @@ def test_unknown_classes_without_test_images_are_not_scored(
     path = run_files.RunDirectory(settings.run_dir)
     assert unknown.read(settings_of(path), run) is None
     assert "not scored: no test images of mid" in capsys.readouterr().out
+
+
+def test_classes_of_one_image_have_no_distance(finished_run, capsys):
+    """All other scores remain."""
+    run = training.Run.open(finished_run.path)
+    split = splits.EncodedSplit(run.source("test"), np.eye(3), np.arange(3), 16)
+    measured = unknown.measure(
+        settings_of(finished_run),
+        split,
+        split,
+        run.source("test"),
+        represent=lambda images: (np.eye(3)[:2] + 1, None),
+        classify=lambda rows: {},
+    )
+    assert {*measured} == {"images", "k", "neighbors"}
+    assert "no score by distance: `bank` must have" in capsys.readouterr().out
 
 
 def test_bad_images_are_refused_or_skipped(

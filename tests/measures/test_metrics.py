@@ -218,6 +218,13 @@ def test_levels_of_a_hierarchy_by_hand():
     }
     perfect_summary = metrics.level_summary(labels, labels, ancestors)
     assert perfect_summary["mistakes_inside_parent"] is None
+    # Poodle and pug are dogs, cat and owl are animals, and a stone has no kind.
+    tree = [[0, 0, 0], [0, 0, 1], [0, 1, 2], [0, 2, 3], [1, 3, 4]]
+    labels, predicted = [0, 0, 2, 2, 4], [1, 2, 3, 0, 3]
+    uneven = metrics.level_summary(predicted, labels, tree, [2, 2, 1, 1, 0])
+    assert uneven["mistakes_inside_parent"] == uneven["parent_top_1"] == 3 / 5
+    with pytest.raises(ValueError, match="`depths` must be 5 numbers below 3"):
+        metrics.level_summary([0], [0], tree, [3, 2, 1, 1, 0])
     for one_level in ([[0], [1]], [0, 1]):
         with pytest.raises(
             ValueError, match=r"must be \[classes, levels\], of"

@@ -110,6 +110,12 @@ def test_a_reference_without_errors_gives_no_number():
         errors, 0.1, errors, 0.5
     )
     assert relative_error is None
+    # One image of 20 more, one less: rounding is no error that was added.
+    balanced = {"fog": {"1": 1 - 19 / 20, "2": 1 - 18 / 20, "3": 1 - 17 / 20}}
+    relative_error = measures.relative_mean_corruption_error(
+        balanced, 0.1, balanced, 1 - 18 / 20
+    )
+    assert relative_error is None
 
 
 def test_bad_errors():

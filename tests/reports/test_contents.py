@@ -67,6 +67,8 @@ def test_another_linear_stage_stands_in(tmp_path):
     )
     run = contents.read_run(tmp_path, "run")
     assert (run.linear_stage, run.evaluation) == ("a", {})
+    with pytest.raises(ValueError, match="got .*b, a transfer, whose results"):
+        contents.read_run(tmp_path / "b", "transfer")
 
 
 def test_a_stage_stands_beside_another_of_its_run(tmp_path):

@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from supcon_tf import config
-from supcon_tf.reports import contents, overview, page
+from supcon_tf.reports import commands, contents, overview, page
 from supcon_tf.settings import from_flagfile
 from tests.reports import pages, run_files
 
@@ -178,3 +178,22 @@ def test_absent_sections_come_with_a_command():
     assert text.count(note) == 4
     assert f"contradict. {note} --label_issues=1000" in text
     assert f"Corrupted images. {note} --corruptions=generated" in text
+    # The new evaluation replaces the old one, with all that it has.
+    settings = {
+        **{"corruptions": "generated", "knn_neighbors": "9", "shots": "20,100"},
+        **{"label_issues": "50", "sample_images": "0", "linear_stage": "mine"},
+    }
+    repeated = run_files.bare_run(
+        "d", linear_stage="linear", evaluation={"settings": settings}
+    )
+    text = pages.left_out(repeated)
+    note = (
+        "tools/evaluate.py --run_dir=runs/d --corruptions=generated "
+        "--knn_neighbors=9"
+    )
+    assert f"Not made yet: python {note} --label_issues=50" in text
+    assert f"contradict. Not made yet: python {note} --label_issues=10" in text
+    assert "sample_images" not in text
+    assert commands.reproduction(repeated)[-1].endswith(
+        "--label_issues=50 --sample_images=0"
+    )

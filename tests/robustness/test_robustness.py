@@ -261,11 +261,24 @@ def be_of_other_images(contents):
             be_of_other_images,
             r"dataset other \(here small\), seed 1 \(here 0\)$",
         ),
+        (
+            lambda contents: contents["corruptions"]["test_split"].update(
+                classes="0" * 64
+            ),
+            "with other test classes$",
+        ),
+        (
+            lambda contents: contents["corruptions"]["test_split"].update(
+                images="0" * 64
+            ),
+            "with other test images$",
+        ),
     ],
 )
 def test_references_that_do_not_fit(reference, change, message):
+    checked = dataclasses.replace(small_split(), digests=np.arange(12))
     with pytest.raises(ValueError, match=message):
-        prepared(reference_evaluation=reference(change))
+        prepared(make_run(checked), reference_evaluation=reference(change))
 
 
 @pytest.mark.parametrize(

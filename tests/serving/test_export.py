@@ -138,7 +138,10 @@ def test_versions_count_up(finished_run, results, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"linear_stage": "no"}, "must hold a checkpoint, but has no"),
+        (
+            {"linear_stage": "no"},
+            "--linear_stage must be a stage of .*, got no",
+        ),
         (
             {"classifier": "pretrained"},
             "--classifier must be linear or none, g",

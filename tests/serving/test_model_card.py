@@ -161,6 +161,20 @@ def test_test_classes_that_training_never_saw_are_listed(run, written):
     assert written()[0]["Measures"]["All"] == "not measured"
 
 
+@pytest.mark.parametrize(
+    ("measured", "note"),
+    [
+        ({}, ""),
+        ({"dataset": "test.tsv"}, ""),
+        ({"dataset": "hard.tsv"}, "; measured on another file, hard.tsv"),
+    ],
+)
+def test_the_file_of_the_measures_is_named(finished_text_run, measured, note):
+    run = runs.open_run(finished_text_run.path)
+    line = model_card._data(run, measured)["Data set"]
+    assert line.endswith(f"test_file {run.settings.test_file}{note}")
+
+
 def test_names_from_data_stay_text():
     card = {"Model": {"Classes": "2: <b>|*x*\n# y_z _q_, [a](b)"}}
     text = model_card.to_markdown("a_run", card)

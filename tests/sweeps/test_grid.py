@@ -372,7 +372,7 @@ def test_another_evaluation_is_done_again_and_other_trainings_refused(cell):
         ),
         (
             {"linear": dataclasses.replace(cell.linear, epochs=3)},
-            r"--epochs=3 \(was 100\)",
+            r"--epochs=3 \(was 100\) for .*; --sweep=linear.NAME=VALUE keeps",
         ),
     ):
         with pytest.raises(ValueError, match=message):
@@ -413,3 +413,7 @@ def test_a_finished_cell_neither_grows_nor_gets_other_files(
     check(model="model_c")
     with pytest.raises(ValueError, match="--model=bert-large .was model_a"):
         check(model="bert-large")  # to download, as model_a may have been
+    # By hand, of another file: no number of the sweep.
+    for name, status in (("b.tsv", "finished"), ("hard.tsv", "pending")):
+        write_evaluation(cell, dataset=name)
+        assert cell.state().status == status

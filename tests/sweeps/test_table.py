@@ -90,6 +90,18 @@ def test_differences_are_of_pairs_and_their_p_is_by_signs():
     assert rows(results)[3][3] == "+0.0080, p 0.125"  # 2 of 2^4 choices
 
 
+def test_means_that_differ_by_rounding_are_equally_large():
+    """3, 5, 7 and -5 images of 10,000: 8 of 2^4 signs give 10 or more."""
+    hits = {"ce": (8334, 7777, 7429, 7192), "supcon": (8337, 7782, 7436, 7187)}
+    results = make_results(
+        {"seed": [0, 1, 2, 3], "objective": [*hits]},
+        lambda values: {
+            "linear.top_1": hits[values["objective"]][values["seed"]] / 10_000
+        },
+    )
+    assert rows(results)[3][3] == "+0.0003, p 0.500"
+
+
 @pytest.mark.parametrize(
     ("gain", "text"), [(0, "+0.0000, p 1.000"), (1, "+1.0000, p < 0.001")]
 )

@@ -126,8 +126,10 @@ def test_test_images_that_training_sees_are_named(
     transfer.transfer_encoder(
         settings_for(finished_run, **options, repeats=1, l2_values=2)
     )
-    line = "1 of 22 test images are, byte for byte, training images: test/mid/c"
-    assert line in capsys.readouterr().out
+    output = capsys.readouterr().out
+    line = "1 of 22 test images are, byte for byte, training images"
+    assert f"{line}: test/mid/copied.jpg" in output
+    assert f"{line} of {finished_run.path}: test/mid/copied.jpg" in output
 
 
 def test_the_tool_prints_the_table(results, finished_run, monkeypatch, capsys):
