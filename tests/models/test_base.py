@@ -186,3 +186,45 @@ def test_a_saved_model_is_a_file_of_weights_too(tmp_path):
     copy = _built(_head(4), 8)
     copy.load_weights(tmp_path / "saved")
     _assert_same_weights(head, copy)
+
+
+@keras.utils.register_keras_serializable(package="test_base")
+class OwnEncoder(models.SupConModel):
+    """A user's model, which makes its encoder by itself."""
+
+    def __init__(self, width, **options):
+        super().__init__(
+            models.Encoder("vgg8", width=width), _head(), **options
+        )
+        self.width = width
+
+
+@keras.utils.register_keras_serializable(package="test_base")
+class OwnParts(models.LinearClassifier):
+    """The same without arguments of Keras."""
+
+    def __init__(self, width):
+        super().__init__(models.Encoder("vgg8", width=width), 3)
+        self.width = width
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [(OwnEncoder, {"name": "mine"}), (OwnParts, {})]
+)
+def test_a_subclass_may_make_its_parts(kind, options, tmp_path):
+    """It is loaded with the arguments of its own constructor."""
+    shape = (16, 16, 3) if kind is OwnParts else (2, 16, 16, 3)
+    model = _built(kind(0.05, **options), *shape)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert (type(loaded), loaded.name) == (kind, model.name)
+    _assert_same_weights(model, loaded)
+
+
+def test_an_argument_that_is_no_attribute_is_named():
+    class Forgetful(models.SupConModel):
+        def __init__(self, width, **kwargs):
+            super().__init__(_encoder(), _head(), **kwargs)
+
+    with pytest.raises(ValueError, match="as the attribute `width`.*, got no"):
+        Forgetful(0.05).get_config()
