@@ -198,7 +198,7 @@ class Model(keras_data.EpochSteps, keras.Model):
 
     def compile_from_config(self, config: dict[str, object]) -> None:
         """Keras' step of load_model, which skips classes with a `compile`."""
-        self._compile_loaded(keras.saving.deserialize_keras_object(config))
+        self._compile_loaded(keras_2.deserialized(config))
 
     def _compile_loaded(self, arguments: dict[str, object]) -> None:
         """Compiles a loaded model; one without a right loss stays as it is."""
@@ -217,7 +217,7 @@ class Model(keras_data.EpochSteps, keras.Model):
     def from_config(cls, config: dict[str, object]) -> Model:
         """Rebuilds the model, with new weights, from its config."""
         parts = {
-            name: keras.saving.deserialize_keras_object(config[name])
+            name: keras_2.deserialized(config[name])
             for name in cls._arguments()
             if isinstance(config.get(name), dict)
         }

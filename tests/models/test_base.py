@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import exceptions, losses, models
+from supcon_tf import exceptions, keras_2, losses, models
 from supcon_tf.keras_2 import keras
 from supcon_tf.optimizers import lamb
 
@@ -219,6 +219,30 @@ def test_a_subclass_may_make_its_parts(kind, options, tmp_path):
     loaded = keras.models.load_model(tmp_path / "model.keras")
     assert (type(loaded), loaded.name) == (kind, model.name)
     _assert_same_weights(model, loaded)
+
+
+def test_files_of_the_other_platform_are_read():
+    """Keras writes its package, and 2.15 a function without its own."""
+
+    def rename(config, old, new):
+        return json.loads(json.dumps(config).replace(f'"{old}', f'"{new}'))
+
+    images = keras.Input([4, 4, 3])
+    backbone = keras.Model(images, keras.layers.Flatten()(images))
+    model = models.ClassifierModel(models.as_encoder(backbone), 3)
+    _built(model, 2, 4, 4, 3)
+    model.compile("sgd", losses.CrossEntropyLoss(), ["accuracy"])
+    config, compiled = model.get_config(), model.get_compile_config()
+    (metric,) = compiled["metrics"]
+    for package in ("keras", "tf_keras"):
+        own = f"{keras_2.PACKAGE}.src."
+        copy = type(model).from_config(rename(config, own, f"{package}.src."))
+        assert copy.get_config() == config
+        _built(copy, 2, 4, 4, 3)
+        for name in ("accuracy", "supcon_tf>accuracy"):
+            function = metric | {"config": name}
+            copy.compile_from_config(compiled | {"metrics": [function]})
+            assert copy.get_compile_config()["metrics"] == [metric]
 
 
 def test_an_argument_that_is_no_attribute_is_named():
