@@ -129,7 +129,8 @@ class Model(keras_data.EpochSteps, keras.Model):
             hasattr(module, "network_layers") for module in self.submodules
         ):
             keras_2.warn_of_policy()
-        self._check_loss(loss)
+        for part in tf.nest.flatten(loss):  # a list or dict, as Keras takes
+            self._check_loss(part)
         super().compile(optimizer, loss, metrics, *args, **kwargs)
 
     def _check_loss(self, loss: object) -> None:
