@@ -132,6 +132,10 @@ class Model(keras_data.EpochSteps, keras.Model):
         for part in tf.nest.flatten(loss):  # a list or dict, as Keras takes
             self._check_loss(part)
         super().compile(optimizer, loss, metrics, *args, **kwargs)
+        inner = getattr(self.optimizer, "inner_optimizer", None)
+        if inner is not None and not hasattr(self.optimizer, "name"):
+            # Keras' warning in `load_weights` names it: loss scaling has none.
+            self.optimizer.name = getattr(inner, "name", "optimizer")
 
     def _check_loss(self, loss: object) -> None:
         """Raises ValueError for a loss that the model cannot train by."""

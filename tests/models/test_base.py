@@ -179,6 +179,18 @@ def test_what_compile_adds_does_not_matter(suffix, tmp_path):
     _assert_same_weights(plain, compiled)
 
 
+def test_a_compiled_model_that_scales_its_loss_loads_weights(tmp_path):
+    """A file has the state of an optimizer, which Keras leaves out aloud."""
+    model = _built(models.ProjectionHead(4, (), dtype="mixed_float16"), 2, 3)
+    model.compile("sgd", losses.SupConLoss())
+    model.optimizer.build(model.trainable_variables)
+    path = _save(model, tmp_path / "head.weights.h5")
+    copy = _built(models.ProjectionHead(4, (), dtype="mixed_float16"), 2, 3)
+    copy.compile("sgd", losses.SupConLoss())
+    copy.load_weights(path)
+    _assert_same_weights(model, copy)
+
+
 def test_a_saved_model_is_a_file_of_weights_too(tmp_path):
     head = _head(4)
     head(np.zeros([1, 8], np.float32))
