@@ -102,7 +102,7 @@ def _cluster() -> tuple[list[str], int]:
     try:
         config = json.loads(text)
         cluster, task = config["cluster"], config["task"]
-        addresses = {job: cluster.get(job, []) for job in ("chief", "worker")}
+        addresses = {job: cluster.get(job) or [] for job in ("chief", "worker")}
         machines = addresses[task["type"]]
         index = task["index"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -110,9 +110,16 @@ def _cluster() -> tuple[list[str], int]:
             f"TF_CONFIG must be JSON as {_TF_CONFIG_EXAMPLE}, got {text!r} "
             f"({type(error).__name__}: {error})"
         ) from None
-    if not addresses["worker"]:
+    listed = list(addresses.values())
+    if not any(listed) or not all(map(_are_addresses, listed)):
         raise exceptions.InvalidValue(
-            f"TF_CONFIG must list its machines in cluster.worker, got {text}"
+            "TF_CONFIG must list the addresses of its machines in "
+            f'cluster.worker, each "host:port", got {text}'
+        )
+    if len(addresses["chief"]) > 1:
+        raise exceptions.InvalidValue(
+            "TF_CONFIG must list one machine at most in cluster.chief, got "
+            f"{text}"
         )
     if not (isinstance(index, int) and 0 <= index < len(machines)):
         raise exceptions.InvalidValue(
@@ -121,6 +128,16 @@ def _cluster() -> tuple[list[str], int]:
         )
     num_before = 0 if task["type"] == "chief" else len(addresses["chief"])
     return [*addresses["chief"], *addresses["worker"]], num_before + index
+
+
+def _are_addresses(machines: object) -> bool:
+    """Whether these are a list of host:port, or of nothing."""
+    return isinstance(machines, list) and all(
+        isinstance(address, str)
+        and address.rpartition(":")[2].isdecimal()
+        and ":" in address
+        for address in machines
+    )
 
 
 def _tpu(name: str | None) -> tf.distribute.Strategy:
@@ -160,6 +177,8 @@ def shard(strategy: tf.distribute.Strategy) -> tuple[int, int]:
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return 0, 1
     resolver = strategy.cluster_resolver
+    if resolver.task_id is None:  # made without TF_CONFIG
+        return 0, 1
     chiefs = len(resolver.cluster_spec().as_dict().get("chief", []))
     num_before = 0 if resolver.task_type == "chief" else chiefs
     local_replicas = len(strategy.extended.worker_devices)

@@ -64,6 +64,32 @@ PACKAGE = keras.Model.__module__.partition(".")[0]
 _IMPORT = "from supcon_tf.keras_2 import keras"
 
 
+def deserialized(config: dict[str, object]) -> object:
+    """Returns Keras' object of a config, of a file of either platform."""
+    return keras.saving.deserialize_keras_object(_in_own_names(config))
+
+
+def _in_own_names(config: object) -> object:
+    """Returns a config with the names by which this Keras 2 finds its parts.
+
+    tf_keras reads the modules of TensorFlow 2.15, which does not read those of
+    tf_keras. 2.15 writes registered functions without their package.
+    """
+    if isinstance(config, list | tuple):
+        return type(config)(_in_own_names(part) for part in config)
+    if not isinstance(config, dict):
+        return config
+    config = {name: _in_own_names(part) for name, part in config.items()}
+    module, name = config.get("module"), config.get("config")
+    if isinstance(module, str) and PACKAGE == "keras":
+        config["module"] = module.removeprefix("tf_")
+    if module == "builtins" and config.get("class_name") == "function":
+        registered_name = f"supcon_tf>{name}"
+        if keras.saving.get_registered_object(registered_name) is not None:
+            config["config"] = registered_name
+    return config
+
+
 def is_keras_3(thing: object) -> bool:
     """Whether the class of an object, or a base of it, is of Keras 3.
 

@@ -1,6 +1,7 @@
 """Strategies by name and by what is there; the exchange between replicas."""
 
 import json
+import unittest.mock
 
 import numpy as np
 import pytest
@@ -34,6 +35,16 @@ def test_one_device_is_one_worker_and_its_own_chief(monkeypatch):
         distribute.make_strategy("two_devices")
 
 
+def test_workers_without_tf_config_are_one(monkeypatch):
+    """A mock: TensorFlow's strategy would stay for the tests that follow."""
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    kind = tf.distribute.MultiWorkerMirroredStrategy
+    strategy = unittest.mock.Mock(spec=kind)
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    strategy.cluster_resolver = resolver
+    assert distribute.shard(strategy) == (0, 1)
+
+
 def test_mirrored_takes_all_devices_of_one_worker(mirrored_strategy):
     assert mirrored_strategy.num_replicas_in_sync == 2
     assert distribute.num_workers(mirrored_strategy) == 1
@@ -45,6 +56,7 @@ def test_mirrored_takes_all_devices_of_one_worker(mirrored_strategy):
     [
         (None, 1, True),
         (cluster(worker=TWO_WORKERS), 2, True),
+        (cluster(chief=TWO_WORKERS[:1], task="chief"), 1, True),
         (cluster(worker=TWO_WORKERS, index=1), 2, False),
         (cluster(chief=["host2:2222"], worker=TWO_WORKERS), 3, False),
         (
@@ -76,7 +88,14 @@ def test_one_worker_waits_for_no_other_machine(
         ('{"task": {"type": "worker", "index": 0}}', "KeyError: 'cluster'"),
         ('{"cluster": {"worker": ["host0:2222"]}}', "KeyError: 'task'"),
         (cluster(worker=TWO_WORKERS, task="ps"), "KeyError: 'ps'"),
-        (cluster(chief=["host0:2222"], task="chief"), "in cluster.worker"),
+        (cluster(chief=TWO_WORKERS, worker=TWO_WORKERS), "one machine at most"),
+        (
+            cluster(worker=["host0", "host1"]),
+            'in cluster.worker, .*"host:port"',
+        ),
+        (cluster(worker="host0:2222"), "in cluster.worker"),
+        (cluster(worker=[1, 2]), "in cluster.worker"),
+        (cluster(worker=[]), "in cluster.worker"),
         (cluster(worker=TWO_WORKERS, index=2), r"must be in 0\.\.1, .* got 2"),
         (cluster(worker=TWO_WORKERS, index="0"), "got '0'"),
         (cluster(worker=TWO_WORKERS, task="chief"), r"must be in 0\.\.-1"),

@@ -18,7 +18,7 @@ import threading
 import typing
 
 import supcon_tf
-from supcon_tf import config, run_files, scores
+from supcon_tf import config, exceptions, run_files, scores
 from supcon_tf.cli import command_line
 from supcon_tf.disk import files
 from supcon_tf.host import trust
@@ -408,7 +408,9 @@ def data_service(settings: config.DataServiceSettings) -> None:
     address, host, servers = settings.dispatcher, settings.host, []
     if settings.role != "worker":
         journal = settings.run_dir if settings.journal else None
-        servers.append(service.start_dispatcher(settings.port, journal, host))
+        with exceptions.argument("run_dir", "journal"):
+            dispatcher = service.start_dispatcher(settings.port, journal, host)
+        servers.append(dispatcher)
         address = f"grpc://{host}:{servers[0].target.rpartition(':')[2]}"
         print(f"dispatcher   --data_service={address}", flush=True)
     if settings.role != "dispatcher":

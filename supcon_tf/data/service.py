@@ -11,6 +11,7 @@ import tensorflow as tf
 from tensorflow.data.experimental import service
 
 from supcon_tf import exceptions
+from supcon_tf.disk import files
 from supcon_tf.host import listening, proxies
 
 _CONNECT_SECONDS = 5.0  # A port that is open answers in a round trip.
@@ -129,18 +130,28 @@ def start_dispatcher(
       The server, whose `target` ends in its port.
 
     Raises:
-      ValueError: `port` is taken.
+      ValueError: `port` is taken, or the journal cannot be used.
     """
     _check_free(port)
+    if journal is not None:
+        journal = files.expanded(journal, "journal")
     proxies.go_around()
-    with listening.opened("the dispatcher", host):
-        return service.DispatchServer(
-            service.DispatcherConfig(
-                port=port,
-                work_dir=journal,
-                fault_tolerant_mode=journal is not None,
+    try:
+        with listening.opened("the dispatcher", host):
+            return service.DispatchServer(
+                service.DispatcherConfig(
+                    port=port,
+                    work_dir=journal,
+                    fault_tolerant_mode=journal is not None,
+                )
             )
-        )
+    except (RuntimeError, tf.errors.OpError) as error:
+        if journal is None:
+            raise
+        raise exceptions.InvalidValue(
+            "`journal` must be a directory of a dispatcher, or a new one, got "
+            f"{journal}: {exceptions.reason(str(error))}"
+        ) from error
 
 
 def start_worker(
@@ -191,7 +202,7 @@ def _connect(address: str, message: str, seconds: float = 0.0) -> None:
     """
     host, _, port = address.removeprefix("grpc://").rpartition(":")
     exceptions.require(
-        address.startswith("grpc://") and host and port.isdigit(),
+        address.startswith("grpc://") and host and port.isdecimal(),
         "`address` must be grpc://host:port",
         address,
     )
@@ -202,7 +213,8 @@ def _connect(address: str, message: str, seconds: float = 0.0) -> None:
             socket.create_connection(target, _CONNECT_SECONDS).close()
             # TensorFlow would ask a proxy, which cannot reach the port.
             return proxies.go_around(host)
-        except OSError as error:
+        # UnicodeError is of a name that no host can have.
+        except (OSError, UnicodeError) as error:
             if time.monotonic() >= end:
                 raise exceptions.InvalidValue(f"{message}: {error}") from error
         time.sleep(0.2)
@@ -214,7 +226,8 @@ def _check_free(port: int) -> None:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("", port))
-        except OSError as error:
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", error)
             raise exceptions.InvalidValue(
-                f"`port` must be free, got {port}: {error.strerror}"
+                f"`port` must be free, got {port}: {reason}"
             ) from error

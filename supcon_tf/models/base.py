@@ -19,12 +19,15 @@ from supcon_tf.models import keras_data
 # A weight of the model in a .weights.h5 file, not of its metrics or optimizer.
 _WEIGHT = re.compile(r"(?!metrics/|optimizer/).*\bvars/\d+")
 
+_STARRED = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+
 
 class Model(keras_data.EpochSteps, keras.Model):
     """A Keras model with a configuration, which loads all weights or none.
 
     The configuration holds every argument of the constructor: a subclass keeps
-    each as an attribute of its name. Keras' load_weights loads nothing before
+    each as an attribute of its name, and may make parts, such as the encoder,
+    by itself. Keras' load_weights loads nothing before
     `build`, and in some formats ignores weights that only the model or only the
     file has: both are errors here.
     """
@@ -41,19 +44,19 @@ class Model(keras_data.EpochSteps, keras.Model):
     @classmethod
     def _arguments(cls) -> list[str]:
         """Returns the names of the constructor's arguments, without Keras'."""
-        classes = [
-            base
-            for base in cls.__mro__
-            if issubclass(base, Model) and base is not Model
-        ]
+        classes = []
+        for base in cls.__mro__[: cls.__mro__.index(Model)]:
+            if not issubclass(base, Model):  # a mixin
+                continue
+            classes.append(base)
+            if not _takes_more(base):  # the arguments of its bases
+                break
         names = {  # a dictionary, which keeps each name once and in order
             name: None
             for base in reversed(classes)
-            for name in inspect.signature(base.__init__).parameters
+            for name in _parameters(base)
         }
-        return [
-            name for name in names if name not in ("self", "name", "kwargs")
-        ]
+        return [name for name in names if name != "name"]
 
     def build(self, input_shape: tf.TensorShape) -> None:
         if not self.built:
@@ -126,8 +129,13 @@ class Model(keras_data.EpochSteps, keras.Model):
             hasattr(module, "network_layers") for module in self.submodules
         ):
             keras_2.warn_of_policy()
-        self._check_loss(loss)
+        for part in tf.nest.flatten(loss):  # a list or dict, as Keras takes
+            self._check_loss(part)
         super().compile(optimizer, loss, metrics, *args, **kwargs)
+        inner = getattr(self.optimizer, "inner_optimizer", None)
+        if inner is not None and not hasattr(self.optimizer, "name"):
+            # Keras' warning in `load_weights` names it: loss scaling has none.
+            self.optimizer.name = getattr(inner, "name", "optimizer")
 
     def _check_loss(self, loss: object) -> None:
         """Raises ValueError for a loss that the model cannot train by."""
@@ -178,6 +186,12 @@ class Model(keras_data.EpochSteps, keras.Model):
         # Model.get_config is empty for a subclass; Layer's has name and dtype.
         config = keras.layers.Layer.get_config(self)
         for name in self._arguments():
+            exceptions.require(
+                hasattr(self, name),
+                f"`{type(self).__name__}` must keep its argument as the "
+                f"attribute `{name}`, which its files hold",
+                "no such attribute",
+            )
             value = getattr(self, name)
             if isinstance(value, tf.Module):
                 value = keras.saving.serialize_keras_object(value)
@@ -189,7 +203,7 @@ class Model(keras_data.EpochSteps, keras.Model):
 
     def compile_from_config(self, config: dict[str, object]) -> None:
         """Keras' step of load_model, which skips classes with a `compile`."""
-        self._compile_loaded(keras.saving.deserialize_keras_object(config))
+        self._compile_loaded(keras_2.deserialized(config))
 
     def _compile_loaded(self, arguments: dict[str, object]) -> None:
         """Compiles a loaded model; one without a right loss stays as it is."""
@@ -208,11 +222,19 @@ class Model(keras_data.EpochSteps, keras.Model):
     def from_config(cls, config: dict[str, object]) -> Model:
         """Rebuilds the model, with new weights, from its config."""
         parts = {
-            name: keras.saving.deserialize_keras_object(config[name])
+            name: keras_2.deserialized(config[name])
             for name in cls._arguments()
             if isinstance(config.get(name), dict)
         }
-        return cls(**(config | parts))
+        options = config | parts
+        try:
+            return cls(**options)
+        except TypeError:
+            # A subclass may make parts of its base by itself.
+            names = {*_parameters(cls)}
+            if _takes_more(cls):  # those of Keras
+                names |= options.keys() - {*cls._arguments()}
+            return cls(**{name: options[name] for name in names & {*options}})
 
     def load_weights(
         self, filepath: str | os.PathLike[str], *args: object, **kwargs: object
@@ -278,6 +300,22 @@ class Model(keras_data.EpochSteps, keras.Model):
             num_saved,
         )
         super().load_own_variables(store)
+
+
+def _parameters(cls: type) -> list[str]:
+    """Returns the arguments that a constructor names, but for `self`."""
+    parameters = inspect.signature(cls.__init__).parameters.values()
+    return [
+        parameter.name
+        for parameter in parameters
+        if parameter.name != "self" and parameter.kind not in _STARRED
+    ]
+
+
+def _takes_more(cls: type) -> bool:
+    """Whether a constructor takes arguments that it does not name."""
+    parameters = inspect.signature(cls.__init__).parameters.values()
+    return any(parameter.kind in _STARRED for parameter in parameters)
 
 
 def _check_callbacks(callbacks: object) -> None:

@@ -123,12 +123,6 @@ class ClassifierModel(_EncoderClassifier):
           ValueError: the loss is one of Keras' of classes, which knows no
             views.
         """
-        exceptions.require(
-            not isinstance(loss, _LOSSES_OF_ROWS),
-            "`loss` must be of logits of every view, as "
-            "losses.CrossEntropyLoss() is",
-            loss if isinstance(loss, str) else type(loss).__name__,
-        )
         metrics = tf.nest.map_structure(
             lambda metric: accuracy
             if metric in ("accuracy", "acc")
@@ -136,6 +130,14 @@ class ClassifierModel(_EncoderClassifier):
             metrics,
         )
         super().compile(optimizer, loss, metrics, **kwargs)
+
+    def _check_loss(self, loss: object) -> None:
+        exceptions.require(
+            not isinstance(loss, _LOSSES_OF_ROWS),
+            "`loss` must be of logits of every view, as "
+            "losses.CrossEntropyLoss() is",
+            loss if isinstance(loss, str) else type(loss).__name__,
+        )
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
         shape = layers.folded_shape(input_shape, self.encoder)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, keras_2
 from supcon_tf.keras_2 import keras
 from supcon_tf.models import backbone, base, gradient_cache, layers
 
@@ -189,7 +189,7 @@ class SupConModel(base.Model):
 
     def compile_from_config(self, config: dict[str, object]) -> None:
         """Keras' step of load_model; the loss has this model's centres."""
-        config = keras.saving.deserialize_keras_object(config)
+        config = keras_2.deserialized(config)
         if getattr(config.get("loss"), "centres", None) is not None:
             config["loss"].centres = self.centres or config["loss"].centres
         self._compile_loaded(config)

@@ -79,19 +79,32 @@ def resume_views(
     the model trains in this context are added to those that it was fitted to.
     """
     epochs = getattr(data, "epochs", None)
-    optimizer = getattr(model, "optimizer", None)  # None before `compile`
-    if epochs is None or optimizer is None:
+    is_compiled = getattr(model, "optimizer", None) is not None
+    if epochs is None or not is_compiled:
         yield data
         return
     trained = epochs.trained.get(model, 0)
     step = max(epochs.start_step + trained, initial_step)
-    first_iteration = tf.convert_to_tensor(optimizer.iterations)
+    counter = _step_counter(model)
+    first_count = int(tf.convert_to_tensor(counter))
     try:
         yield data if step == epochs.start_step else epochs.make(step)
     finally:
-        iteration = tf.convert_to_tensor(optimizer.iterations)
-        steps = int(iteration - first_iteration)
+        steps = int(tf.convert_to_tensor(counter)) - first_count
         epochs.trained[model] = step - epochs.start_step + steps
+
+
+def _step_counter(model: keras.Model) -> tf.Variable:
+    """Returns a variable that counts the steps of `fit`.
+
+    The optimizer's `iterations` are fewer: loss scaling skips steps, and Keras
+    3 leaves out those between two updates by accumulated gradients.
+    """
+    if hasattr(model, "_train_counter"):  # of Keras 2
+        model._train_counter.assign(0)  # as `fit` does
+        return model._train_counter
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    return optimizer._iterations
 
 
 class EpochSteps:

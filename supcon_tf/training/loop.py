@@ -141,6 +141,8 @@ def fit(
         elif not resumes:
             is_chief = distribute.is_chief(job.strategy)
             checkpoints.save(folder, parts, start, is_chief=is_chief)
+            with _peers_may_be_lost(job.strategy):
+                devices.wait_for_all(job.strategy)
 
 
 def _fit(

@@ -125,6 +125,9 @@ class Saver(keras.callbacks.Callback):
                 self.settings.keep_checkpoints,
                 (self.settings.keep_every or 0) * self.start.epoch_steps,
             )
+        # A worker that ended before the chief has written the files would find
+        # no checkpoint, and a cluster may end the chief with it.
+        devices.wait_for_all(self.model.distribute_strategy)
 
     def _metrics(self) -> dict[str, list[object]]:
         """The variables of the metrics in the epoch so far, by metric."""

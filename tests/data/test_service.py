@@ -141,11 +141,16 @@ def test_a_service_that_cannot_be_used_is_an_error(closed_port):
         ("grpc://localhost", "`address` must be grpc://host:port"),
         (f"grpc://localhost:{closed_port}", r"data_service.py, got .*refused"),
         ("grpc://nowhere.invalid:5050", "data_service.py, got grpc://nowhere"),
+        ("grpc://.example:5050", "data_service.py, got grpc://.example"),
     ):
         with pytest.raises(ValueError, match=message):
             service.check_service(address, seconds=0.2)
     with pytest.raises(ValueError, match="`dispatcher` must be the address"):
         service.start_worker(f"grpc://localhost:{closed_port}", seconds=0.2)
+    with pytest.raises(ValueError, match="`port` must be free, got 70000: "):
+        service.start_dispatcher(70000)
+    with pytest.raises(ValueError, match="`journal` must be .* not a directo"):
+        service.start_dispatcher(journal=__file__)
 
 
 # What asks in vain goes on asking until its process ends: of a dispatcher

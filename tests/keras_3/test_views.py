@@ -24,9 +24,9 @@ def make_network(*last_layers):
     return keras.Sequential([keras.layers.Rescaling(1 / 255), *layers])
 
 
-def compile_model(model):
+def compile_model(model, optimizer="sgd"):
     metrics = [keras_3.PositivesPerAnchor()]
-    model.compile("sgd", keras_3.SupConLoss(), metrics=metrics)
+    model.compile(optimizer, keras_3.SupConLoss(), metrics=metrics)
     return model
 
 
@@ -119,6 +119,8 @@ def test_endless_views_tell_their_epochs():
     models = {
         name: compile_model(keras_3.Views(make_network())) for name in datasets
     }
+    accumulating = keras.optimizers.SGD(gradient_accumulation_steps=3)
+    compile_model(models["in turn"], accumulating)
     both_epochs = count_positives(
         models["at once"], datasets["at once"], epochs=2
     )

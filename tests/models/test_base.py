@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import exceptions, losses, models
+from supcon_tf import exceptions, keras_2, losses, models
 from supcon_tf.keras_2 import keras
 from supcon_tf.optimizers import lamb
 
@@ -179,6 +179,18 @@ def test_what_compile_adds_does_not_matter(suffix, tmp_path):
     _assert_same_weights(plain, compiled)
 
 
+def test_a_compiled_model_that_scales_its_loss_loads_weights(tmp_path):
+    """A file has the state of an optimizer, which Keras leaves out aloud."""
+    model = _built(models.ProjectionHead(4, (), dtype="mixed_float16"), 2, 3)
+    model.compile("sgd", losses.SupConLoss())
+    model.optimizer.build(model.trainable_variables)
+    path = _save(model, tmp_path / "head.weights.h5")
+    copy = _built(models.ProjectionHead(4, (), dtype="mixed_float16"), 2, 3)
+    copy.compile("sgd", losses.SupConLoss())
+    copy.load_weights(path)
+    _assert_same_weights(model, copy)
+
+
 def test_a_saved_model_is_a_file_of_weights_too(tmp_path):
     head = _head(4)
     head(np.zeros([1, 8], np.float32))
@@ -186,3 +198,69 @@ def test_a_saved_model_is_a_file_of_weights_too(tmp_path):
     copy = _built(_head(4), 8)
     copy.load_weights(tmp_path / "saved")
     _assert_same_weights(head, copy)
+
+
+@keras.utils.register_keras_serializable(package="test_base")
+class OwnEncoder(models.SupConModel):
+    """A user's model, which makes its encoder by itself."""
+
+    def __init__(self, width, **options):
+        super().__init__(
+            models.Encoder("vgg8", width=width), _head(), **options
+        )
+        self.width = width
+
+
+@keras.utils.register_keras_serializable(package="test_base")
+class OwnParts(models.LinearClassifier):
+    """The same without arguments of Keras."""
+
+    def __init__(self, width):
+        super().__init__(models.Encoder("vgg8", width=width), 3)
+        self.width = width
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [(OwnEncoder, {"name": "mine"}), (OwnParts, {})]
+)
+def test_a_subclass_may_make_its_parts(kind, options, tmp_path):
+    """It is loaded with the arguments of its own constructor."""
+    shape = (16, 16, 3) if kind is OwnParts else (2, 16, 16, 3)
+    model = _built(kind(0.05, **options), *shape)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert (type(loaded), loaded.name) == (kind, model.name)
+    _assert_same_weights(model, loaded)
+
+
+def test_files_of_the_other_platform_are_read():
+    """Keras writes its package, and 2.15 a function without its own."""
+
+    def rename(config, old, new):
+        return json.loads(json.dumps(config).replace(f'"{old}', f'"{new}'))
+
+    images = keras.Input([4, 4, 3])
+    backbone = keras.Model(images, keras.layers.Flatten()(images))
+    model = models.ClassifierModel(models.as_encoder(backbone), 3)
+    _built(model, 2, 4, 4, 3)
+    model.compile("sgd", losses.CrossEntropyLoss(), ["accuracy"])
+    config, compiled = model.get_config(), model.get_compile_config()
+    (metric,) = compiled["metrics"]
+    for package in ("keras", "tf_keras"):
+        own = f"{keras_2.PACKAGE}.src."
+        copy = type(model).from_config(rename(config, own, f"{package}.src."))
+        assert copy.get_config() == config
+        _built(copy, 2, 4, 4, 3)
+        for name in ("accuracy", "supcon_tf>accuracy"):
+            function = metric | {"config": name}
+            copy.compile_from_config(compiled | {"metrics": [function]})
+            assert copy.get_compile_config()["metrics"] == [metric]
+
+
+def test_an_argument_that_is_no_attribute_is_named():
+    class Forgetful(models.SupConModel):
+        def __init__(self, width, **kwargs):
+            super().__init__(_encoder(), _head(), **kwargs)
+
+    with pytest.raises(ValueError, match="as the attribute `width`.*, got no"):
+        Forgetful(0.05).get_config()

@@ -135,6 +135,7 @@ def test_bad_arguments_are_named():
     for loss in (
         "sparse_categorical_crossentropy",
         keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        ["sparse_categorical_crossentropy"],
     ):
         message = r"`loss` must be .*CrossEntropyLoss\(\) is, got .parse"
         with pytest.raises(ValueError, match=message):
@@ -151,6 +152,7 @@ CROSS_ENTROPY = keras.losses.SparseCategoricalCrossentropy
         "categorical_crossentropy",
         CROSS_ENTROPY(),
         keras.losses.sparse_categorical_crossentropy,
+        [CROSS_ENTROPY()],
     ],
 )
 def test_a_loss_of_probabilities_is_refused_for_logits(loss):

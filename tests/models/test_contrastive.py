@@ -448,8 +448,9 @@ def test_centres_have_the_size_of_projections():
 def test_a_queue_that_nobody_fills_is_refused():
     queue = losses.ProjectionQueue(4, 8)
     loss = losses.SupConLoss(queue=queue)
-    with pytest.raises(ValueError, match="as only MomentumSupConModel"):
-        _model().compile("sgd", loss)
+    for argument in (loss, [loss], {"output_1": loss}):
+        with pytest.raises(ValueError, match="as only MomentumSupConModel"):
+            _model().compile("sgd", argument)
     queue.enqueue(np.eye(4, 8), np.arange(4))
     _model().compile("sgd", loss)  # a fixed set of contrasts
 

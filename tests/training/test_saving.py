@@ -3,13 +3,23 @@
 import dataclasses
 import shutil
 import signal
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from etils import epath
 
-from supcon_tf import config, run_files, training
-from supcon_tf.training import jobs, loop, preemption, stages
+from supcon_tf import config, models, run_files, training
+from supcon_tf import losses as supcon_losses
+from supcon_tf.training import (
+    checkpoints,
+    jobs,
+    loop,
+    preemption,
+    saving,
+    stages,
+)
 from tests import processes, workers
 
 FLAGS = (
@@ -165,6 +175,27 @@ def test_a_worker_does_not_wait_for_a_chief_that_refuses(undisturbed):
     assert "error: --resume must come with" in processes.end(chief, 1)
     output = processes.end(other, preemption.EXIT_CODE)
     assert "lost         another worker" in output
+
+
+def test_workers_wait_for_the_files_of_the_chief(tmp_path, monkeypatch):
+    model = models.ProjectionHead(2, ())
+    model.build((None, 2))
+    model.compile("sgd", supcon_losses.SupConLoss())
+    settings = types.SimpleNamespace(
+        epochs=1, checkpoint_steps=None, keep_checkpoints=1, keep_every=None
+    )
+    folder, saved = epath.Path(tmp_path), []
+    monkeypatch.setattr(
+        saving.devices,
+        "wait_for_all",
+        lambda strategy: saved.append(run_files.steps_in(folder)),
+    )
+    start = checkpoints.Progress(0, epoch_steps=2)
+    saver = saving.Saver(folder, {"model": model}, settings, start)
+    saver.set_model(model)
+    saver.on_epoch_begin(0)
+    saver.on_epoch_end(0)
+    assert saved == [[2]]
 
 
 @pytest.fixture
