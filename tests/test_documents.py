@@ -278,5 +278,5 @@ def test_make_takes_the_versions_of_the_python(tmp_path, version, lock):
     python.chmod(0o755)
     command = ["make", "-n", f"VENV={tmp_path}/v", f"PYTHON={python}", "demo"]
     process = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert f"pip install --quiet -c {lock} " in process.stdout
+    assert f"pip install --quiet --no-compile -c {lock} " in process.stdout
     assert f"{python} -m venv --clear {tmp_path}/v\n" in process.stdout
