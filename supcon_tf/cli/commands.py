@@ -16,6 +16,7 @@ import signal
 import sys
 import threading
 import typing
+import warnings
 
 import supcon_tf
 from supcon_tf import config, exceptions, run_files, scores
@@ -277,8 +278,14 @@ def search(settings: config.SearchSettings) -> None:
     or JSON lines or a page to the output file. An image that cannot be read has
     an error in the place of its answer, and makes the exit code 1.
     """
-    architecture = settings.architecture
-    model = supcon_tf.load(settings.run_dir, architecture=architecture)
+    if text := run_files.RunDirectory(settings.run_dir).outdated_export():
+        note = f"{'note':<12} {text}; tools/export.py exports it"
+        print(note, file=sys.stderr)
+    with warnings.catch_warnings():  # which say the same with a line of code
+        warnings.filterwarnings("ignore", "Its newest export is of")
+        model = supcon_tf.load(
+            settings.run_dir, architecture=settings.architecture
+        )
     searcher = model.gallery(settings.gallery)
     failed = supcon_tf.gallery.search(settings, searcher)
     if settings.output:

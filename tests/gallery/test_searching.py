@@ -19,6 +19,7 @@ from PIL import Image
 
 import supcon_tf
 from supcon_tf import config, exceptions, gallery, serving, training
+from supcon_tf.cli import commands
 from supcon_tf.gallery import belonging, searching
 from supcon_tf.gallery import page as gallery_page
 from supcon_tf.serving import bank
@@ -339,15 +340,25 @@ def test_a_gallery_of_another_checkpoint_is_refused(index, shelf, run, model):
             open_gallery()
 
 
-def test_a_gallery_that_is_newer_than_the_export_is_named(shelf, run, model):
+def test_a_gallery_that_is_newer_than_the_export_is_named(
+    shelf, run, model, monkeypatch, capsys
+):
     earlier = epath.Path(run.latest_checkpoint())
     newer = earlier.with_name("step-00000099")
     shutil.copytree(earlier, newer)
     try:
         made_of = run.newest_identity()
         dataclasses.replace(shelf, made_of=made_of).save(run.galleries / "new")
-        with pytest.raises(ValueError, match="got .*99: tools/export.py exp"):
+        message = "got .*99: tools/export.py exp"
+        with pytest.raises(ValueError, match=message):
             model.gallery("new")
+        monkeypatch.setattr(supcon_tf, "load", lambda *_, **__: model)
+        settings = config.SearchSettings(
+            str(run.path), gallery="new", images=("a.png",)
+        )
+        with pytest.raises(ValueError, match=message):
+            commands.search(settings)
+        assert "note         Its newest export is of" in capsys.readouterr().err
     finally:
         shutil.rmtree(newer)
 
