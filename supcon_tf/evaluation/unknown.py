@@ -126,7 +126,10 @@ def _summary(known: np.ndarray, unknown: np.ndarray) -> dict[str, object]:
     `histogram` has `edges` [bins + 1], and the counts of `known` and `unknown`
     images, [bins] each.
     """
-    edges = np.histogram_bin_edges(np.concatenate([known, unknown]), _BINS)
+    # float64: scores of a collapsed encoder are too close for float32 bins,
+    # which NumPy 2 refuses.
+    every_score = np.concatenate([known, unknown]).astype(np.float64)
+    edges = np.histogram_bin_edges(every_score, _BINS)
     return {
         **measures.unknown_summary(known, unknown),
         "histogram": {

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from supcon_tf import data, distribute, measures, run_files
+from supcon_tf import data, distribute, exceptions, measures, run_files
 from supcon_tf.keras_2 import keras
-from supcon_tf.training import builders, checkpoints
+from supcon_tf.training import builders, checkpoints, progress
 
 # From a split to probabilities [N, classes] and labels [N].
 Predict = Callable[[data.Source], tuple[np.ndarray, np.ndarray]]
@@ -19,6 +19,7 @@ class BestEpoch(keras.callbacks.Callback):
 
     Adds `validation_accuracy` and `validation_loss` to the figures. The best
     epoch has the highest accuracy, among equal accuracies the lowest loss.
+    Raises FloatingPointError for probabilities that are not finite.
 
     Args:
       run: the directory of the weights.
@@ -50,6 +51,14 @@ class BestEpoch(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         probabilities, labels = self.predict(self.validation)
+        # Statistics of batch norm, which only inference uses, may overflow
+        # where the loss does not.
+        if not np.isfinite(probabilities).all():
+            progress.end_live_line()
+            raise exceptions.Diverged(
+                f"validation probabilities are not finite after epoch "
+                f"{epoch + 1}: lower the learning rate"
+            )
         figures = measures.classification_summary(probabilities, labels)
         logs["validation_accuracy"] = figures["top_1"]
         logs["validation_loss"] = figures["nll"]

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import config, data, models, run_files
+from supcon_tf import config, data, exceptions, models, run_files
 from supcon_tf.keras_2 import keras
 from supcon_tf.settings import shared_fields
 from supcon_tf.training import (
@@ -107,10 +107,15 @@ class FineTuning(selection.Method):
     def predict(self, positions: np.ndarray | None = None) -> np.ndarray:
         """As `selection.Method`, of centre crops."""
         images = self.test if positions is None else self.part(positions)
-        encoded, _ = self.represent(images)
+        encoded, _ = self._encoded(images)
         is_multi_label = self.images.is_multi_label
         activation = tf.sigmoid if is_multi_label else tf.nn.softmax
-        return activation(self.classifier(encoded)).numpy()
+        return _finite(activation(self.classifier(encoded)).numpy())
+
+    def _encoded(self, images: data.Source) -> tuple[np.ndarray, np.ndarray]:
+        """As `represent`; raises FloatingPointError unless they are finite."""
+        rows, labels = self.represent(images)
+        return _finite(rows), labels
 
     def _next_run(self) -> run_files.RunDirectory:
         """The run directory of the next training, by its number."""
@@ -182,10 +187,24 @@ class FineTuning(selection.Method):
     def _fit_classifier(self, positions: np.ndarray) -> None:
         """Fits a logistic regression on representations of training images."""
         images = self.part(positions)
-        rows, labels = self.represent(images)
+        rows, labels = self._encoded(images)
         probe = linear_probe.LinearProbe(self.classifier.units)
         l2 = self.settings.l2 or _L2
         probe.fit(rows, labels, l2, images.weights)
         kernel, bias = self.classifier.weights
         kernel.assign(probe.kernel)
         bias.assign(probe.bias)
+
+
+def _finite(numbers: np.ndarray) -> np.ndarray:
+    """The numbers; raises FloatingPointError unless they are finite.
+
+    The loss of a step says nothing of the weights after the last step, nor of
+    statistics of batch norm, which only inference uses.
+    """
+    if not np.isfinite(numbers).all():
+        raise exceptions.Diverged(
+            "the trained network has answers that are not finite: lower "
+            "--learning_rates"
+        )
+    return numbers

@@ -10,6 +10,7 @@ import threadpoolctl
 from scipy import special
 from sklearn import exceptions, linear_model
 
+from supcon_tf.measures import neighbors
 from supcon_tf.training import representations
 from supcon_tf.transfer import selection
 
@@ -167,6 +168,8 @@ class LinearTransfer(selection.Method):
         self._representations, self._labels = self.represent(images)
         self._weights = images.weights
         self._test_representations, _ = self.represent(self.test)
+        for rows in (self._representations, self._test_representations):
+            neighbors.check_matrix("representations", rows)
         # Positions of the images that `_probe` was fitted to.
         self._fitted_positions = np.zeros(0, np.int64)
 

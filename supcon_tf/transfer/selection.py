@@ -68,7 +68,11 @@ class Method:
         raise NotImplementedError
 
     def predict(self, positions: np.ndarray | None = None) -> np.ndarray:
-        """Probabilities [images, classes] float32, of test images by None."""
+        """Probabilities [images, classes] float32, of test images by None.
+
+        Raises:
+          FloatingPointError: the training diverged at its end.
+        """
         raise NotImplementedError
 
 
@@ -146,10 +150,10 @@ def train(
         for cell in method.cells:
             try:
                 training = method.fit(draw.trained, cell, draw.seed)
+                probabilities = method.predict(draw.judging)
             except FloatingPointError:
                 record["sweep"].append({**cell, "diverged": True})
                 continue
-            probabilities = method.predict(draw.judging)
             measured = measure(probabilities, labels[draw.judging])
             record["sweep"].append({**cell, **training, **figures(measured)})
             finished.append((cell, measured))

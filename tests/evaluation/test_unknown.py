@@ -146,6 +146,15 @@ def test_classes_of_one_image_have_no_distance(finished_run, capsys):
     assert "no score by distance: `bank` must have" in capsys.readouterr().out
 
 
+def test_scores_that_hardly_differ_have_a_histogram():
+    """As those of a collapsed encoder: bins narrower than float32 has."""
+    known = np.array([1, 1], np.float32)
+    summary = unknown._summary(known, np.nextafter(known, np.float32(0)))
+    histogram = summary["histogram"]
+    assert (np.diff(histogram["edges"]) > 0).all()
+    assert histogram["known"][-1] == histogram["unknown"][0] == 2
+
+
 def test_bad_images_are_refused_or_skipped(
     finished_run, tmp_path, unknown_folder, capsys
 ):

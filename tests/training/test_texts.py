@@ -110,6 +110,18 @@ def test_resumed_runs_forget_later_best_epochs(tmp_path):
     assert run_files.steps_in(run.best) == [1, 2]
 
 
+def test_validation_that_is_not_finite_is_a_divergence(tmp_path):
+    """So that a fine-tuning goes on with its other learning rates."""
+
+    def predict(validation):
+        return np.full([1, 2], np.nan), np.zeros(1, int)
+
+    run = run_files.RunDirectory(tmp_path)
+    best = best_epoch.BestEpoch(run, None, predict, checkpoint_every=1)
+    with pytest.raises(FloatingPointError, match="not finite after epoch 1"):
+        best.on_epoch_end(0, {})
+
+
 @pytest.mark.slow
 def test_a_test_file_may_come_later(text_folder, tmp_path):
     run_dir = tmp_path / "run"

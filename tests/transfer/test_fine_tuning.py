@@ -96,6 +96,12 @@ def test_every_training_starts_at_the_pretrained_encoder(tuned, finished_run):
     np.testing.assert_allclose(probabilities, 1 / 3, rtol=1e-6)
 
 
+def test_answers_that_are_not_finite_are_a_divergence():
+    """The loss before the last step does not know of them."""
+    with pytest.raises(FloatingPointError, match="lower --learning_rates"):
+        fine_tuning._finite(np.array([[0.5, np.nan]], np.float32))
+
+
 @pytest.mark.slow
 def test_a_batch_of_few_images_fits(finished_run, image_folder):
     """Also where each class has so many of it: 256 is nobody's choice."""

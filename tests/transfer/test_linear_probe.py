@@ -41,6 +41,15 @@ def make(num_classes, positions=ALL, **overrides):
     return method, images, labels
 
 
+def test_a_diverged_encoder_is_named(monkeypatch):
+    def call(self, images, training=None):
+        return tf.fill([tf.shape(images)[0], 12], float("nan"))
+
+    monkeypatch.setattr(Pixels, "call", call)
+    with pytest.raises(ValueError, match="`representations` must be finite"):
+        make(3)
+
+
 def minimised(rows, labels, num_classes, l2):
     """Weights and biases of the class docstring's formula."""
 

@@ -9,6 +9,7 @@ from supcon_tf.transfer import selection
 LABELS = np.array([0, 0, 0, 0, 0, 0, 1, 1, 1, 1])
 NAMES = ("a", "b")
 TUNED = {"method": "finetune"}
+LATE = object()  # diverges in the last step, as the predictions tell
 # Probability of the first class for labels 0 and 1, by cell.
 CONFIDENCES = {
     1: (0.9, 0.6),  # right where the label is 0
@@ -16,6 +17,7 @@ CONFIDENCES = {
     3: (0.8, 0.3),  # right everywhere
     4: (0.9, 0.1),  # too, and surer
     5: None,  # diverges
+    6: LATE,
 }
 
 
@@ -34,6 +36,8 @@ class RecordingMethod:
 
     def predict(self, positions=None):
         confidences = CONFIDENCES[self.fitted[-1][1]]
+        if confidences is LATE:
+            raise FloatingPointError("after the last step")
         first = np.array(confidences)[LABELS[positions]]
         return np.stack([first, 1 - first], axis=1)
 
@@ -106,8 +110,10 @@ def test_one_cell_needs_no_validation_images():
 
 def test_a_diverged_sweep_is_reported():
     draw = make_draw()
-    record = selection.train(RecordingMethod(5, 3), draw, LABELS, "top_1")
-    assert record["sweep"][0] == {"cell": 5, "diverged": True}
+    record = selection.train(RecordingMethod(5, 6, 3), draw, LABELS, "top_1")
+    assert record["sweep"][:2] == [
+        {"cell": cell, "diverged": True} for cell in (5, 6)
+    ]
     with pytest.raises(FloatingPointError, match="all 2 trainings diverged"):
         selection.train(RecordingMethod(5, 5), draw, LABELS, "top_1")
 
