@@ -121,7 +121,11 @@ def _labels(labels: tf.Tensor) -> tf.Tensor:
     again.
     """
     labels = tf.convert_to_tensor(labels)
-    rank, is_trial = labels.shape.rank, tf.distribute.in_cross_replica_context()
+    rank = labels.shape.rank
+    # A user may call a loss in the scope of a strategy, too: not in a graph.
+    is_trial = (
+        tf.distribute.in_cross_replica_context() and not tf.executing_eagerly()
+    )
     if is_trial and (rank == 1 or labels.shape[-1] == 1):
         return tf.cast(labels, tf.int64)
     return labels

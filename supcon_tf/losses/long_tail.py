@@ -60,6 +60,11 @@ class _CentreLoss(inputs.Loss):
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         z = inputs.normalized(inputs.to_batch(y_pred))
         batch, views, dim = tf.shape(z)[0], *z.shape[1:]
+        exceptions.require(
+            hasattr(self.centres, "centres"),
+            "`centres` must be built, by the model that has them as a layer",
+            f"a {type(self.centres).__name__} without weights",
+        )
         centres = inputs.normalized(tf.cast(self.centres.centres, tf.float32))
         num_classes = centres.shape[0]
         ids = inputs.class_indices(y_true, num_classes)

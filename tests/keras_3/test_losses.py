@@ -299,6 +299,15 @@ def test_replicas_have_the_loss_of_one(name, options, mirrored_strategy):
     assert_fit_takes_gradient(model, keras_2_loss, labels, WEIGHTS)
 
 
+def test_numbers_stay_what_they_are_in_the_scope_of_replicas(mirrored_strategy):
+    """Where Keras 3 traces a trial step, labels become integers."""
+    loss = keras_3.RankNContrastLoss(reduction="none")
+    ages = np.linspace(1, 3, len(ROWS))
+    expected = loss(ages, ROWS)
+    with mirrored_strategy.scope():
+        assert_close(loss(ages, ROWS), expected)
+
+
 def test_diagnostics_of_replicas(mirrored_strategy):
     """All but the positives are of a replica, as ours are."""
     with mirrored_strategy.scope():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import losses
+from supcon_tf import losses, models
 from tests import reference
 from tests.losses import vectors
 
@@ -89,6 +89,9 @@ def test_the_centres_learn():
 
 
 def test_bad_options_are_refused():
+    unbuilt = losses.PaCoLoss(models.ClassCentres(2, 4))
+    with pytest.raises(ValueError, match="`centres` must be built, .* without"):
+        unbuilt([0], vectors.unit([1, 1, 4]))
     with pytest.raises(ValueError, match="`centres` must be given"):
         losses.BalancedSupConLoss()
     with pytest.raises(ValueError, match="`temperature` must be positive"):
