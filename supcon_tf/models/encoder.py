@@ -39,7 +39,8 @@ class Encoder(base.Model):
       image_std: standard deviation per channel, likewise.
       normalize: put out r / ||r|| as in the paper, not the pooled activations.
       synchronized_bn: BN statistics over all replicas of the strategy. Without
-        effect on one replica.
+        effect on one replica, where Keras' moving variance is n / (n - 1) times
+        that of several replicas, with n the pixels of a batch that it sees.
       zero_init_residual: in a ResNet, the gamma of the last BN of a residual
         branch starts at 0, not 1, as in google-research's code.
       stem_padding: how the "imagenet" stem pads before it pools: "same", at
