@@ -75,8 +75,9 @@ def _in_own_names(config: object) -> object:
     tf_keras reads the modules of TensorFlow 2.15, which does not read those of
     tf_keras. 2.15 writes registered functions without their package.
     """
-    if isinstance(config, list | tuple):
-        return type(config)(_in_own_names(part) for part in config)
+    if isinstance(config, list | tuple):  # a list that a model tracks, too
+        parts = [_in_own_names(part) for part in config]
+        return parts if isinstance(config, list) else tuple(parts)
     if not isinstance(config, dict):
         return config
     config = {name: _in_own_names(part) for name, part in config.items()}

@@ -14,6 +14,7 @@ from supcon_tf import (
     augment,
     data,
     exceptions,
+    keras_2,
     losses,
     models,
     serving,
@@ -232,3 +233,14 @@ def test_a_precision_of_keras_3_alone_is_told(float32_policy):
         assert told() == []
     finally:
         keras_3.config.set_dtype_policy(before)
+
+
+def test_a_config_may_be_what_a_model_tracks():
+    """A model wraps its dictionaries and lists."""
+    holder = keras.Model()
+    holder.config = keras.saving.serialize_keras_object(
+        keras.layers.Reshape([2, 3])
+    )
+    holder.config["config"]["target_shape"] = [2, 3]
+    layer = keras_2.deserialized(holder.config)
+    assert tuple(layer.target_shape) == (2, 3)
