@@ -66,21 +66,21 @@ _IMPORT = "from supcon_tf.keras_2 import keras"
 
 def deserialized(config: dict[str, object]) -> object:
     """Returns Keras' object of a config, of a file of either platform."""
-    return keras.saving.deserialize_keras_object(_in_own_names(config))
+    return keras.saving.deserialize_keras_object(_translated(config))
 
 
-def _in_own_names(config: object) -> object:
+def _translated(config: object) -> object:
     """Returns a config with the names by which this Keras 2 finds its parts.
 
     tf_keras reads the modules of TensorFlow 2.15, which does not read those of
     tf_keras. 2.15 writes registered functions without their package.
     """
     if isinstance(config, list | tuple):  # a list that a model tracks, too
-        parts = [_in_own_names(part) for part in config]
+        parts = [_translated(part) for part in config]
         return parts if isinstance(config, list) else tuple(parts)
     if not isinstance(config, dict):
         return config
-    config = {name: _in_own_names(part) for name, part in config.items()}
+    config = {name: _translated(part) for name, part in config.items()}
     module, name = config.get("module"), config.get("config")
     if isinstance(module, str) and PACKAGE == "keras":
         config["module"] = module.removeprefix("tf_")

@@ -21,6 +21,7 @@ import warnings
 import supcon_tf
 from supcon_tf import config, exceptions, run_files, scores
 from supcon_tf.cli import command_line
+from supcon_tf.clients import paths
 from supcon_tf.disk import files
 from supcon_tf.host import trust
 from supcon_tf.settings import Settings, from_flagfile
@@ -278,9 +279,7 @@ def search(settings: config.SearchSettings) -> None:
     or JSON lines or a page to the output file. An image that cannot be read has
     an error in the place of its answer, and makes the exit code 1.
     """
-    if text := run_files.RunDirectory(settings.run_dir).outdated_export():
-        note = f"{'note':<12} {text}; tools/export.py exports it"
-        print(note, file=sys.stderr)
+    paths.print_outdated(run_files.RunDirectory(settings.run_dir))
     with warnings.catch_warnings():  # which say the same with a line of code
         warnings.filterwarnings("ignore", "Its newest export is of")
         model = supcon_tf.load(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import sys
 from collections.abc import Iterable
 
 from etils import epath
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, run_files
 from supcon_tf.disk import files, image_names
 
 # The file in which an export lists its files.
@@ -141,3 +142,10 @@ def _damage(directory: epath.Path) -> str | None:
         if files.digest(directory / name) != digest:
             return f"{name} differs"
     return None
+
+
+def print_outdated(run: run_files.RunDirectory) -> None:
+    """Prints a note where the newest export of a run is of earlier weights."""
+    if text := run.outdated_export():
+        note = f"{'note':<12} {text}; tools/export.py exports it"
+        print(note, file=sys.stderr)

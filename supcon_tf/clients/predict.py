@@ -102,10 +102,7 @@ def _open_model(settings: config.PredictSettings) -> model.Model:
         )
         paths.check_files(export)
         if settings.model_dir is settings.model_version is None:
-            run = run_files.RunDirectory(settings.run_dir)
-            if text := run.outdated_export():
-                note = f"{'note':<12} {text}; tools/export.py exports it"
-                print(note, file=sys.stderr)
+            paths.print_outdated(run_files.RunDirectory(settings.run_dir))
         from supcon_tf.clients import saved_model
 
         return saved_model.SavedModel(export)

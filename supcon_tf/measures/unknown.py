@@ -237,7 +237,7 @@ def _scores_of_rows_left_out(
 
 def _squares_left_out(
     rows: npt.NDArray[np.float64],
-    own: npt.NDArray[np.int64],
+    classes: npt.NDArray[np.int64],
     scatter: _Scatter,
 ) -> npt.NDArray[np.float64]:
     """Squared distances [Q, C] of rows by a fit to all rows but one, itself.
@@ -245,17 +245,17 @@ def _squares_left_out(
     Without row z of a class of n rows, the mean of the class is further from z
     by f = n / (n-1), and the products are S - f v v^T with v = z - mu. The
     inverse follows from that of S (Sherman and Morrison), so that no row needs
-    a fit of its own.
+    another fit.
 
     Args:
       rows: [Q, dim], in the axes of S, as the means of `scatter` are.
-      own: [Q], the class of each row; no row is left of a class of one.
+      classes: [Q], the class of each row; no row is left of a class of one.
       scatter: its `products` are [dim], the variances along these axes.
     """
     num_others, dim = len(scatter.classes) - 1, rows.shape[1]
-    index, counts = np.arange(len(own)), scatter.counts[own]
+    index, counts = np.arange(len(classes)), scatter.counts[classes]
     factors = np.where(counts > 1, counts / np.maximum(counts - 1, 1), 0)  # [Q]
-    gaps = rows - scatter.means[own]  # [Q, dim], v of each row
+    gaps = rows - scatter.means[classes]  # [Q, dim], v of each row
     totals = scatter.products.sum() - factors * (gaps**2).sum(axis=1)  # [Q]
     _check_variance(totals.min() / num_others / dim)
     shrinkage = _SHRINKAGE * totals[:, None] / dim
@@ -267,12 +267,12 @@ def _squares_left_out(
     )
     products = (gaps * inverses * rows).sum(axis=1, keepdims=True)
     products = products - (gaps * inverses) @ scatter.means.T  # [Q, C]
-    own_squares = (gaps**2 * inverses).sum(axis=1)  # [Q]
-    squares[index, own] = factors**2 * own_squares
-    products[index, own] = factors * own_squares
-    scales = factors / (1 - factors * own_squares)
+    gap_squares = (gaps**2 * inverses).sum(axis=1)  # [Q]
+    squares[index, classes] = factors**2 * gap_squares
+    products[index, classes] = factors * gap_squares
+    scales = factors / (1 - factors * gap_squares)
     squares += scales[:, None] * products**2
-    squares[index[counts == 1], own[counts == 1]] = np.inf
+    squares[index[counts == 1], classes[counts == 1]] = np.inf
     return num_others * squares
 
 
