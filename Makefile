@@ -24,12 +24,13 @@ DEV_STAMP := $(VENV)/.dev-installed-$(VERSION)
 INSTALL := $(BIN)/python -m pip install --quiet --no-compile -c $(LOCK)
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test test-all test-platforms bench-gpu python lint docs release-check clean
+.PHONY: demo check test test-slow test-all test-platforms bench-gpu python lint docs release-check clean
 
 demo: $(STAMP)
 	$(BIN)/python tools/demo.py
 
-# In three tiers: check, at every save; test; test-all, the long ones too.
+# In three tiers: check, at every save; test; test-slow, the long ones.
+# test-all is the last two.
 PYTEST := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=5 \
 	--dist=loadfile --no-loadscope-reorder
 
@@ -38,6 +39,9 @@ check: $(DEV_STAMP)
 
 test: $(DEV_STAMP)
 	$(PYTEST)
+
+test-slow: $(DEV_STAMP)
+	$(PYTEST) --run_slow -m slow
 
 test-all: $(DEV_STAMP)
 	$(PYTEST) --run_slow
