@@ -279,7 +279,8 @@ def search(settings: config.SearchSettings) -> None:
     or JSON lines or a page to the output file. An image that cannot be read has
     an error in the place of its answer, and makes the exit code 1.
     """
-    paths.print_outdated(run_files.RunDirectory(settings.run_dir))
+    run = run_files.RunDirectory(settings.run_dir)
+    paths.print_outdated(run.outdated_export())
     with warnings.catch_warnings():  # which say the same with a line of code
         warnings.filterwarnings("ignore", "Its newest export is of")
         model = supcon_tf.load(

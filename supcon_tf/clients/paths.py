@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from etils import epath
 
-from supcon_tf import exceptions, run_files
+from supcon_tf import exceptions
 from supcon_tf.disk import files, image_names
 
 # The file in which an export lists its files.
@@ -144,8 +144,8 @@ def _damage(directory: epath.Path) -> str | None:
     return None
 
 
-def print_outdated(run: run_files.RunDirectory) -> None:
-    """Prints a note where the newest export of a run is of earlier weights."""
-    if text := run.outdated_export():
-        note = f"{'note':<12} {text}; tools/export.py exports it"
+def print_outdated(sentence: str) -> None:
+    """Prints a note of a sentence on an outdated export, unless it is ""."""
+    if sentence:
+        note = f"{'note':<12} {sentence}; tools/export.py exports it"
         print(note, file=sys.stderr)

@@ -102,7 +102,9 @@ def _open_model(settings: config.PredictSettings) -> model.Model:
         )
         paths.check_files(export)
         if settings.model_dir is settings.model_version is None:
-            paths.print_outdated(run_files.RunDirectory(settings.run_dir))
+            files = run_files.RunDirectory(settings.run_dir)
+            paths.print_outdated(files.outdated_export())
+            paths.print_outdated(files.outdated_gallery())
         from supcon_tf.clients import saved_model
 
         return saved_model.SavedModel(export)

@@ -238,8 +238,8 @@ def load(
     """Loads a trained model from a run directory or an export.
 
     A run's model is its newest export, with a warning if the run has trained
-    further since. A run without exports is exported into a temporary folder,
-    which takes some seconds.
+    further since, or if the gallery of the export has changed. A run without
+    exports is exported into a temporary folder, which takes some seconds.
 
     Args:
       path: of a run, an export, or a folder of versions of exports.
@@ -260,7 +260,7 @@ def load(
     if not run.exists():
         return Predictor(path, paths.find_export(path))
     if run.exports():
-        if text := run.outdated_export():
+        if text := run.outdated_export() or run.outdated_gallery():
             warnings.warn(f"{text}; tools/export.py exports it", stacklevel=2)
         return Predictor(path, paths.find_export(run.export))
     with tempfile.TemporaryDirectory() as folder:

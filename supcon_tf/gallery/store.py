@@ -26,14 +26,14 @@ import numpy as np
 import numpy.typing as npt
 from etils import epath
 
-from supcon_tf import exceptions, measures
+from supcon_tf import exceptions, measures, run_files
 from supcon_tf.disk import files, locks, origins
 from supcon_tf.gallery import approximate
 
 NO_LABEL = -1
 SCORES = "neighbors", "mahalanobis"
 
-_RECORD = "gallery.json"
+_RECORD = run_files.GALLERY_RECORD
 _FORMAT = 2
 _ARRAYS = "representations", "labels", "digests"
 _IDS = "ids.json"

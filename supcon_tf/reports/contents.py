@@ -137,8 +137,8 @@ def _outdated(
     files: run_files.RunDirectory,
     evaluation: Mapping[str, object],
 ) -> list[str]:
-    """Sentences on files that were made from an earlier checkpoint."""
-    sentences = [files.outdated_export()]
+    """Sentences on files that were made from what has changed since."""
+    sentences = [files.outdated_export(), files.outdated_gallery()]
     measured = evaluation.get("made_of", {}).get("encoder")
     newest = files.newest_identity()
     if measured and newest and measured != newest:

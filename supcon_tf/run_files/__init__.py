@@ -13,6 +13,7 @@ from supcon_tf.run_files.directory import (
     ENCODED_LABELS,
     ENCODED_RECORD,
     EXPORT_RECORD,
+    GALLERY_RECORD,
     SWEEP_FOLDERS,
     TAKEN_NAMES,
     RunDirectory,

@@ -29,6 +29,7 @@ from supcon_tf.run_files.moved import moved_data
 from supcon_tf.settings import removed_flags
 
 EXPORT_RECORD = "assets.extra/metadata.json"  # below export/<version>
+GALLERY_RECORD = "gallery.json"  # below galleries/<name>/<version>
 ENCODED_LABELS = "labels.npy"  # below encoded/<split>
 ENCODED_RECORD = "made_of.json"
 _MAX_NAMES = 5  # of images, in a message
@@ -273,6 +274,21 @@ class RunDirectory:
         steps = steps_in(folder)
         return origins.identity(path_of(folder, steps[-1])) if steps else None
 
+    def gallery_identity(self, name: str) -> dict[str, str] | None:
+        """The digest of a gallery's record, which has those of its rows.
+
+        None for no gallery of this name.
+        """
+        records = {
+            int(folder.name): folder / GALLERY_RECORD
+            for folder in files.children(self.galleries / name)
+            if folder.name.isdecimal() and (folder / GALLERY_RECORD).exists()
+        }
+        if not records:
+            return None
+        digest = files.digest(records[max(records)])
+        return {"name": name, "sha256": digest["sha256"]}
+
     def outdated_export(self) -> str:
         """A sentence on a newest export of earlier checkpoints; "" for none."""
         record = self.export_record()
@@ -297,6 +313,18 @@ class RunDirectory:
                     f"{origins.describe(newest, origin)}, which {owner.path} "
                     "has by now"
                 )
+        return ""
+
+    def outdated_gallery(self) -> str:
+        """A sentence on the gallery of the newest export, if it has changed.
+
+        "" for no change, or no gallery.
+        """
+        exported = self.export_record().get("gallery") or {}
+        newest = exported and self.gallery_identity(exported["name"])
+        if newest and newest != exported:
+            path = self.galleries / exported["name"]
+            return f"Its newest export has {path} as it was before a change"
         return ""
 
     def example_counts(self, split: str) -> tuple[int | None, list[int]]:

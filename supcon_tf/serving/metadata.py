@@ -65,6 +65,7 @@ def write_metadata(
     is_named = classifier != "none" or settings.prototypes
     classes = run.class_names if is_named else ()
     evaluation = _evaluation(run, classifier)
+    gallery = settings.gallery
     record = {
         **_origin(run, settings, classifier),
         "metrics": _metrics(classifier, evaluation),
@@ -73,6 +74,7 @@ def write_metadata(
         "classes": list(classes),
         "top_k": min(settings.top_k, len(classes)),
         "threshold": settings.threshold if run.is_multi_label else None,
+        "gallery": gallery and run.files.gallery_identity(gallery),
         "signatures": {n: _tensors(s) for n, s in signatures.items()},
         "files": _digests(directory),
     }

@@ -508,6 +508,12 @@ def test_an_export_answers_as_python_does(
         program = [sys.executable, "-c", ANSWER + ALONE, *arguments]
         subprocess.run(program, check=True, cwd=tmp_path)
     newest_model = supcon_tf.load(run.path)
+    grown.save(run.galleries / "gallery", overwrite=True)  # the same rows
+    assert not run.outdated_gallery()
+    grown.remove([grown.ids[0]]).save(run.galleries / "gallery", overwrite=True)
+    with pytest.warns(UserWarning, match="gallery as it was before a change"):
+        supcon_tf.load(run.path)
+    assert not run.outdated_export()
     version.rmtree()
     answers = newest_model.gallery().search(images, k=3)
     with np.load(file) as exported:
