@@ -33,20 +33,21 @@ def fit(
       known_rate: the share.
       held_out: representations [n, dim] of known examples that are not in the
         gallery; None for the rows of classes of two rows or more, each beside
-        the others.
+        the others. Copies of one example count as one row then.
       known_data: the path of `held_out`.
 
     Returns:
       The threshold of the better score; None without `held_out` for a gallery
       that has no class of two rows.
     """
-    score, aurocs = choose_score(gallery)
+    distinct = _without_copies(gallery)
+    score, aurocs = choose_score(distinct)
     if held_out is None:
         try:
-            scores = _scores_of_rows(gallery, score)
+            scores = _scores_of_rows(distinct, score)
         except exceptions.InvalidValue:  # rows that hardly differ
             score, aurocs = "neighbors", {}
-            scores = _scores_of_rows(gallery, score)
+            scores = _scores_of_rows(distinct, score)
     elif score == "mahalanobis":
         scores = gallery.mahalanobis.scores(held_out)
     else:
@@ -55,6 +56,16 @@ def fit(
         return None
     minimum = measures.known_threshold(scores, known_rate)
     return store.Threshold(minimum, known_rate, known_data, score, aurocs)
+
+
+def _without_copies(gallery: store.Gallery) -> store.Gallery:
+    """The first row of each content: a copy is as near to it as can be."""
+    _, first_rows = np.unique(gallery.digests, return_index=True)
+    if len(first_rows) == len(gallery):
+        return gallery
+    is_first = np.zeros(len(gallery), bool)
+    is_first[first_rows] = True
+    return gallery.part(is_first)
 
 
 def choose_score(gallery: store.Gallery) -> tuple[str, dict[str, float]]:

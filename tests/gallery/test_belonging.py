@@ -115,6 +115,18 @@ def test_rows_that_hardly_differ_leave_the_cosine(monkeypatch):
     assert threshold.minimum == pytest.approx(similarities[:, 1].min())
 
 
+def test_copies_of_an_example_count_as_one_row():
+    """A copy has a cosine of 1, which no other example reaches."""
+    for draw in (stretched, divided):
+        rows, labels = draw(120, np.random.default_rng(0))
+        shelf = galleries.from_rows(rows, labels, CLASSES)
+        copies = dataclasses.replace(
+            shelf, ids=tuple(f"copy of {name}" for name in shelf.ids)
+        )
+        threshold = belonging.fit(shelf, 0.9)
+        assert belonging.fit(shelf.add(copies), 0.9) == threshold
+
+
 def test_the_threshold_by_some_rows_of_a_large_gallery(monkeypatch):
     rows, labels = divided(48, np.random.default_rng(0))
     cosines = measures.neighbor_scores(rows, rows, leave_one_out=True)
