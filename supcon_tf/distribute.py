@@ -116,6 +116,11 @@ def _cluster() -> tuple[list[str], int]:
             "TF_CONFIG must list the addresses of its machines in "
             f'cluster.worker, each "host:port", got {text}'
         )
+    if cluster.get("ps"):
+        raise exceptions.InvalidValue(
+            "TF_CONFIG must have no parameter servers in cluster.ps, for which "
+            f"TensorFlow would wait: the workers keep all variables, got {text}"
+        )
     if len(addresses["chief"]) > 1:
         raise exceptions.InvalidValue(
             "TF_CONFIG must list one machine at most in cluster.chief, got "

@@ -88,6 +88,7 @@ def test_one_worker_waits_for_no_other_machine(
         ('{"task": {"type": "worker", "index": 0}}', "KeyError: 'cluster'"),
         ('{"cluster": {"worker": ["host0:2222"]}}', "KeyError: 'task'"),
         (cluster(worker=TWO_WORKERS, task="ps"), "KeyError: 'ps'"),
+        (cluster(worker=TWO_WORKERS, ps=["host2:2222"]), "in cluster.ps"),
         (cluster(chief=TWO_WORKERS, worker=TWO_WORKERS), "one machine at most"),
         (
             cluster(worker=["host0", "host1"]),
