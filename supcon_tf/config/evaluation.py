@@ -146,8 +146,12 @@ class EvaluateSettings(
         if self.bank_images == 0:
             self._check_left_out(
                 "with --bank_images=0",
-                *("knn_neighbors", "knn_temperature", "knn_leave_one_out"),
-                *("label_issues", "unknown_data"),
+                *("knn_neighbors", "knn_temperature", "unknown_data"),
+            )
+        if self.bank_images in (0, 1):  # nothing is left beside one image
+            self._check_left_out(
+                f"with --bank_images={self.bank_images}",
+                *("knn_leave_one_out", "label_issues"),
             )
         if not self.unknown_data:
             self._check_left_out("without --unknown_data", "skip_bad_images")

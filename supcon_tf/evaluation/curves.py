@@ -15,7 +15,7 @@ from supcon_tf.transfer import linear_probe, selection
 _L2 = 0.1  # of the probe, on all training images
 
 
-def accuracy_curve(run: runs.Run) -> dict[int, float]:
+def accuracy_curve(run: runs.Run) -> dict[float, float]:
     """Test accuracy of a linear probe, by the epochs of each checkpoint.
 
     The probe is a logistic regression on the representations of all training
@@ -41,11 +41,13 @@ def accuracy_curve(run: runs.Run) -> dict[int, float]:
         probe.fit(*represent(train), _L2, train.weights)
         rows, labels = represent(test)
         measures = selection.measure(probe.predict(rows), labels)
-        curve[step // steps] = measures["top_1"]
+        # A checkpoint inside an epoch keeps its own place.
+        epochs = step / steps if step % steps else step // steps
+        curve[epochs] = measures["top_1"]
     return curve
 
 
-def plot_curves(curves: Mapping[str, Mapping[int, float]]) -> figure.Figure:
+def plot_curves(curves: Mapping[str, Mapping[float, float]]) -> figure.Figure:
     """A line per run over the epochs; `curves` has their names.
 
     Example:

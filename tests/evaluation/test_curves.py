@@ -10,14 +10,16 @@ from supcon_tf.training import runs
 
 def test_every_checkpoint_has_a_linear_probe(finished_run):
     (last,) = run_files.steps_in(finished_run.checkpoints)
-    names = [
+    steps = last // 2  # of two epochs: as if the first were saved too
+    last_name, *names = [
         run_files.path_of(finished_run.checkpoints, step)
-        for step in (last, last // 2)
+        for step in (last, steps, steps + 1)
     ]
-    shutil.copytree(*names)  # of two epochs: as if the first were saved too
+    for name in names:
+        shutil.copytree(last_name, name)
     run = runs.open_run(finished_run.path)
     curve = evaluation.accuracy_curve(run)
-    assert [*curve] == [1, run.settings.epochs]
+    assert [*curve] == [1, 1 + 1 / steps, run.settings.epochs]
     assert curve[1] == curve[2] > 0.5
     fig = evaluation.plot_curves({"mine": curve, "other": {1: 0.5, 2: 0.6}})
     mine, other = fig.axes[0].lines
