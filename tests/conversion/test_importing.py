@@ -314,6 +314,9 @@ def test_exported_weights_have_the_names_of_torchvision(
         with pytest.raises(ValueError, match=message):
             convolutions.torchvision_state(encoder, classifier)
         monkeypatch.setattr(encoder, name, value)
+    cosines = models.layers.classifier(10, cosine=True)
+    with pytest.raises(ValueError, match="must be none or linear for torchv"):
+        convolutions.torchvision_state(encoder, cosines)
     expected = to_torch(model, "downsample", "")
     state = convolutions.torchvision_state(encoder, classifier)
     assert state.keys() == expected.keys()
