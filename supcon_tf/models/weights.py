@@ -371,13 +371,14 @@ def _load_saved_model(target: keras.Model, path: str) -> None:
     export_weights = [name for name in names if name.startswith("weights/")]
     roots = {"root": target}
     if export_weights:  # our export: the encoder's, then the classifier's
-        count = len(target.variables)
+        target_variables = layers.variables(target)
+        count = len(target_variables)
         exceptions.require(
             len(export_weights) in (count, count + 1, count + 2),
             f"`weights` must be {count}, and of a classifier",
             len(export_weights),
         )
-        roots = {"weights": list(target.variables)}
+        roots = {"weights": target_variables}
     elif any(name.startswith("encoder/") for name in names):
         roots = {"encoder": target}
     checkpoint = tf.train.Checkpoint(**roots)
