@@ -97,9 +97,10 @@ class ImportSettings(images.DataSettings):
     """Beginnings of names in it that are left out, such as fc. for a classifier
     of other classes."""
     image_mean: tuple[float, ...] = setting((), must=_NONE_OR_THREE)
-    """Mean subtracted from R,G,B in [0, 1]; default: that of the format."""
+    """Mean subtracted from R,G,B in [0, 1]; default: that of the format, or of
+    the CIFAR data that a checkpoint of SupContrast names."""
     image_std: tuple[float, ...] = setting((), must=_NONE_OR_THREE)
-    """Standard deviation that divides R,G,B; default: that of the format."""
+    """Standard deviation that divides R,G,B; default: as of the mean."""
     overwrite: bool = field_of(running.CheckpointSettings, "overwrite")
 
     def _check(self) -> None:

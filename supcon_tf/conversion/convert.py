@@ -24,7 +24,8 @@ _PREPROCESSING = (
     "The caller decodes to RGB, resizes the shorter side to round(S / "
     f"{geometry.CENTRAL_FRACTION}), bilinear and antialiased, and crops the "
     "central S x S; images of S x S stay as they are. The normalisation of the "
-    "pixels is in the model."
+    "pixels is in the model, but for torchvision: its caller divides pixels by "
+    "255, subtracts `mean` and divides by `std`."
 )
 
 
@@ -190,14 +191,9 @@ def _measure_files(
             "file": _FILES[file_format],
             "bytes": len(contents[file_format]),
             "sha256": hashlib.sha256(contents[file_format]).hexdigest(),
-            "input": {
-                "name": "images",
-                "shape": ["N", size, size, 3],
-                "dtype": "uint8" if file_format == "tflite_int8" else "float32",
-                "range": [0, 255],
-            },
+            "input": _input(file_format, model),
             "output": {
-                "name": model.output,
+                "name": _output_name(file_format, model),
                 "shape": ["N", output.shape[1]],
                 "dtype": "float32",
             },
@@ -210,3 +206,29 @@ def _measure_files(
         for file_format, output in outputs.items()
     }
     return {"float_model": accuracy(expected, labels), "models": models}
+
+
+def _input(file_format: str, model: formats.ImageModel) -> dict[str, object]:
+    """Describes the images that a file takes."""
+    side = model.image_size
+    description = {
+        "name": "images",
+        "shape": ["N", side, side, 3],
+        "dtype": "uint8" if file_format == "tflite_int8" else "float32",
+        "range": [0, 255],
+    }
+    if file_format == "torchvision":
+        description |= {
+            "shape": ["N", 3, side, side],
+            "range": [0, 1],
+            "mean": list(model.encoder.image_mean),
+            "std": list(model.encoder.image_std),
+        }
+    return description
+
+
+def _output_name(file_format: str, model: formats.ImageModel) -> str:
+    """Returns what a file puts out; torchvision's networks end earlier."""
+    if file_format != "torchvision":
+        return model.output
+    return "pooled features" if model.classifier is None else "logits"

@@ -71,6 +71,11 @@ def torchvision_state(
         "what was pooled",
         "one of representations of unit length",
     )
+    exceptions.require(
+        classifier is None or classifier.use_bias,
+        "`classifier` must be none or linear for torchvision",
+        "one of cosines, of --objective=max_margin",
+    )
     state = {}
     for position, layer in by_position(encoder).items():
         kernel_name, *names = torch_names(position)

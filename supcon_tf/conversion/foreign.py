@@ -168,8 +168,14 @@ def _unwrapped(name: str) -> str:
     return _WRAPPERS.sub("", name)
 
 
-def _read_torch(path: str) -> dict[str, np.ndarray]:
-    """Returns the state dict of a .pth file, read by torch's safe reader."""
+def data_set(path: str) -> str | None:
+    """Returns the --dataset that a checkpoint of SupContrast keeps, or None."""
+    name = getattr(_load_torch(path).get("opt"), "dataset", None)
+    return name if isinstance(name, str) else None
+
+
+def _load_torch(path: str) -> dict[str, object]:
+    """Returns what is in a .pth file, read by torch's safe reader."""
     _check_archive(path)
     (torch,) = exceptions.import_extra("torch", "torch")
     # Before 2.6 a file could make its safe reader run code (CVE-2025-32434).
@@ -181,7 +187,23 @@ def _read_torch(path: str) -> dict[str, np.ndarray]:
     try:
         # SupContrast saves its flags as a Namespace.
         with torch.serialization.safe_globals([argparse.Namespace]):
-            state = torch.load(path, map_location="cpu", weights_only=True)
+            content = torch.load(path, map_location="cpu", weights_only=True)
+        exceptions.require(
+            isinstance(content, dict), "it must be a dict", type(content)
+        )
+        return content
+    except Exception as error:  # of pickle, zipfile and torch
+        raise exceptions.InvalidValue(
+            f"`checkpoint` must be a state dict of torch, got {path}: "
+            f"{exceptions.one_line(error)}"
+        ) from error
+
+
+def _read_torch(path: str) -> dict[str, np.ndarray]:
+    """Returns the state dict of a .pth file."""
+    state = _load_torch(path)
+    (torch,) = exceptions.import_extra("torch", "torch")
+    try:
         for key in ("model", "state_dict"):
             state = state.get(key, state)
         others = [

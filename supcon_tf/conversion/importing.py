@@ -18,6 +18,7 @@ _PIXELS = {
     "torchvision": _IMAGENET,
 }
 _CIFAR10 = ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
+_CIFAR100 = ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
 
 
 def import_weights(settings: config.ImportSettings) -> run_files.RunDirectory:
@@ -48,9 +49,7 @@ def import_weights(settings: config.ImportSettings) -> run_files.RunDirectory:
     arrays = foreign.read(settings.checkpoint, settings.format)
     weights = foreign.identify(arrays, settings.format, settings.drop)
     is_torch = settings.format in ("supcontrast", "torchvision")
-    mean_and_std = _PIXELS.get(settings.format)
-    if mean_and_std is None:
-        mean_and_std = _IMAGENET if weights.stem == "imagenet" else _CIFAR10
+    mean, std = _mean_and_std(settings, weights.stem)
     objective = "supcon" if weights.head or not weights.classifier else "ce"
     head = {}
     if weights.head:
@@ -73,8 +72,8 @@ def import_weights(settings: config.ImportSettings) -> run_files.RunDirectory:
         stem_padding="symmetric"
         if is_torch and weights.stem == "imagenet"
         else "same",
-        image_mean=settings.image_mean or mean_and_std[0],
-        image_std=settings.image_std or mean_and_std[1],
+        image_mean=mean,
+        image_std=std,
         # Heads and classifiers of the other formats take what was pooled.
         normalize_representation=settings.format == "google_supcon",
         **head,
@@ -84,6 +83,32 @@ def import_weights(settings: config.ImportSettings) -> run_files.RunDirectory:
         assign(weights, model)
 
     return stages.pretrain(pretraining, load)
+
+
+def _mean_and_std(
+    settings: config.ImportSettings, stem: str
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Returns the mean and the deviation of the pixels of the checkpoint.
+
+    Raises:
+      ValueError: the checkpoint is of other images, whose mean nobody knows.
+    """
+    mean, std = settings.image_mean, settings.image_std
+    if mean and std:
+        return mean, std
+    usual = _PIXELS.get(settings.format)
+    if usual is None:  # SupContrast
+        data_set = foreign.data_set(settings.checkpoint)
+        exceptions.require(
+            data_set != "path",
+            "`image_mean` and `image_std` must be given for a checkpoint of "
+            "SupContrast that was trained on a folder",
+            f"none for {settings.checkpoint} of --dataset=path",
+        )
+        usual = _IMAGENET if stem == "imagenet" else _CIFAR10
+        if data_set == "cifar100":
+            usual = _CIFAR100
+    return mean or usual[0], std or usual[1]
 
 
 def assign(checkpoint: foreign.ForeignWeights, model: keras.Model) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import operator
 import re
+import warnings
 
 import tensorflow as tf
 
@@ -71,6 +72,7 @@ class _Loss(_Wrapper, keras.losses.Loss):
                     f"{type(value).__name__} of Keras 2: take supcon_tf."
                     "keras_3.ClassCentres"
                 )
+        _warn_of_empty(options.get("queue"))
         super().__init__(options["name"], options["reduction"])
         self._wrapped = self.KERAS_2_CLASS(**(options | {"reduction": "none"}))
         self._reducer = _Reducer(self.name, self.reduction)
@@ -88,6 +90,17 @@ class _Loss(_Wrapper, keras.losses.Loss):
 
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         return self._wrapped.call(_labels(y_true), tf.convert_to_tensor(y_pred))
+
+
+def _warn_of_empty(queue: losses.ProjectionQueue | None) -> None:
+    """Warns of a queue that is empty, as that of a loaded loss always is."""
+    if queue is not None and int(queue.filled) == 0:
+        warnings.warn(
+            "`queue` is empty, and `fit` of Keras 3 does not fill it: unless "
+            "your train_step calls queue.enqueue(projections, labels), the "
+            "loss is that without a queue",
+            stacklevel=3,
+        )
 
 
 class _Metric(_Wrapper, keras.metrics.Mean):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -12,6 +12,13 @@ from supcon_tf.keras_2 import keras
 from supcon_tf.models import base, layers
 
 _MODES = ("auto", "none", "tf", "torch", "caffe")
+# Operations of a functional model, in lower case: TensorFlow's in Keras 2, and
+# classes of Keras 3. `preprocess_input` of `keras.applications` calls them.
+_ARITHMETIC = frozenset(
+    ("add", "bias_add", "divide", "multiply", "subtract", "truediv")
+    + ("truedivide", "per_image_standardization")
+)
+_WHITE = 255.0  # the largest pixel
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
@@ -30,7 +37,9 @@ class BackboneEncoder(base.Model):
         `keras.applications`: "none", 0..255; "tf", -1..1; "torch",
         (pixels / 255 - mean) / deviation of ImageNet; "caffe", BGR - mean.
         "auto" is "none" for a backbone with a Rescaling or Normalization layer,
-        else "tf". Or (scale, offset), numbers or lists with a number for each
+        else "tf"; it is refused for a backbone that calculates with pixels
+        otherwise, as by `preprocess_input` on its input. Or (scale,
+        offset), numbers or lists with a number for each
         channel: pixels * scale + offset.
       normalize: put out r / ||r|| as in the paper, not the pooled features.
       synchronized_bn: BN statistics over all replicas of the strategy, in all
@@ -94,10 +103,23 @@ class BackboneEncoder(base.Model):
             rescales = any(
                 isinstance(layer, rescaling) for layer in layers.parts(backbone)
             )
+            if not rescales:
+                _refuse_arithmetic(backbone)
             self._mode = "none" if rescales else "tf"
         self.takes_pixels = self._mode != "none" or any(
             _divides_pixels(layer) for layer in layers.parts(backbone)
         )
+
+    @classmethod
+    def from_config(cls, config: dict[str, object]) -> BackboneEncoder:
+        """Rebuilds the encoder, with new weights, from its config."""
+        try:
+            return super().from_config(config)
+        except exceptions.InvalidValue:
+            if config.get("preprocessing") != "auto":
+                raise
+            # An older version refused no arithmetic: "auto" was "tf".
+            return super().from_config(config | {"preprocessing": "tf"})
 
     def _build_parts(self, input_shape: tf.TensorShape) -> None:
         shape = layers.check_images(input_shape)
@@ -202,6 +224,46 @@ def to_keras_2(model: object) -> object:
     from supcon_tf.models import of_keras_3  # which imports Keras 3
 
     return of_keras_3.Backbone(model)
+
+
+def _refuse_arithmetic(backbone: keras.Model) -> None:
+    """Raises ValueError for a backbone that calculates with its input.
+
+    Pixels would be scaled twice, to almost one number.
+    """
+    for operation in _first_operations(backbone):
+        # Keras 2 knows the operation of TensorFlow as `symbol`.
+        kind = getattr(operation, "symbol", type(operation).__name__)
+        is_arithmetic = kind.rpartition(".")[2].lower() in _ARITHMETIC
+        exceptions.require(
+            not is_arithmetic and not _changes_white(operation),
+            "`preprocessing` must be given for a backbone that calculates with "
+            "pixels before its first weights: models.BackboneEncoder(backbone, "
+            'preprocessing="none") leaves 0..255 to the backbone',
+            f"auto for {backbone.name} with {operation.name}",
+        )
+
+
+def _first_operations(model: keras.Model) -> Iterator[object]:
+    """Yields layers and operations of a functional model before any weights."""
+    network = getattr(model, "network", model)  # of Keras 3
+    if not getattr(network, "inputs", None):
+        return
+    # Keras 3 does not count operations among the layers.
+    for operation in getattr(network, "operations", network.layers):
+        yield from _first_operations(operation)
+        if getattr(operation, "weights", None):
+            return
+        yield operation
+
+
+def _changes_white(layer: object) -> bool:
+    """Whether a Lambda layer makes something else of white images."""
+    if not isinstance(layer, layers.kinds("Lambda")):
+        return False
+    shape = [size or 32 for size in tf.TensorShape(layer.input.shape)[1:]]
+    outputs = layer(tf.fill([1, *shape], _WHITE))
+    return abs(float(np.max(outputs)) - _WHITE) > 1
 
 
 def _divides_pixels(layer: tf.Module) -> bool:

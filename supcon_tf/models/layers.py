@@ -58,6 +58,26 @@ def parts(model: tf.Module) -> Iterator[object]:
         yield from getattr(module, "network_layers", ())
 
 
+def variables(module: keras.layers.Layer) -> list[tf.Variable]:
+    """Returns the variables of a layer in an order that no freezing changes.
+
+    Keras puts the weights that train first.
+    """
+    frozen = [
+        part
+        for part in (module, *module.submodules)
+        # A network of Keras 3 has no such attribute, and one order.
+        if vars(part).get("_trainable") is False
+    ]
+    for part in frozen:
+        part._trainable = True  # `trainable` would set it in all parts
+    try:
+        return list(module.variables)
+    finally:
+        for part in frozen:
+            part._trainable = False
+
+
 def random_states(model: tf.Module) -> list[tf.Variable]:
     """Returns the seed states of random layers of Keras 3 in a model."""
     return [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import os
 import pathlib
+import re
 import shutil
 import tempfile
 import zipfile
@@ -292,11 +293,70 @@ def _load_h5(target: keras.Model, path: str) -> None:
     with h5py.File(path) as file:
         saved_count = base.count_weights(file)
         _check_arrays(file, target)
+        _check_order(file, target)
     if path.endswith(".weights.h5") and saved_count != len(target.weights):
         raise exceptions.InvalidValue(
             f"{len(target.weights)} weights are wanted, {saved_count} are there"
         )
     target.load_weights(path)
+
+
+def _check_order(file: h5py.File, target: keras.Model) -> None:
+    """Raises ValueError for a layer whose weights have another order.
+
+    Keras writes a .h5 file by position: of a layer with layers inside, such as
+    a model in a model, first the weights that train. Where some are frozen, the
+    order is another, and weights of equal shape would change places.
+    """
+    root = file.get("model_weights", file)
+    groups = [
+        root[name]
+        for name in _names(root, "layer_names")
+        if _names(root[name], "weight_names")
+    ]
+    weighted = [layer for layer in target.layers if layer.weights]
+    for group, layer in zip(groups, weighted, strict=False):
+        saved = _without_counters(_names(group, "weight_names"))
+        weights = layer.trainable_weights + layer.non_trainable_weights
+        expected = _without_counters([weight.name for weight in weights])
+        # Other names say nothing about the order.
+        exceptions.require(
+            saved == expected or sorted(saved) != sorted(expected),
+            "a .h5 file must have the order of the model's weights: save it as "
+            ".weights.h5, or with no layer frozen",
+            f"another order in {layer.name}",
+        )
+
+
+def _names(group: h5py.Group, attribute: str) -> list[str]:
+    """Returns names that Keras keeps in an attribute, or in several parts."""
+    parts = [attribute] if attribute in group.attrs else []
+    while f"{attribute}{len(parts)}" in group.attrs:
+        parts.append(f"{attribute}{len(parts)}")
+    return [
+        name.decode() if isinstance(name, bytes) else str(name)
+        for part in parts
+        for name in group.attrs[part]
+    ]
+
+
+def _without_counters(names: list[str]) -> list[tuple[str, int, str]]:
+    """Replaces the counters of Keras in names, as conv2d_7, by their ranks.
+
+    A counter goes on with each layer that a process makes.
+    """
+    parts = []
+    for name in names:
+        layer, _, weight = name.rpartition("/")
+        base_name, number = re.fullmatch(r"(.*?)(?:_(\d+))?", layer).groups()
+        parts.append((base_name, int(number or 0), weight))
+    counters = collections.defaultdict(set)
+    for base_name, number, _ in parts:
+        counters[base_name].add(number)
+    return [
+        (base_name, sorted(counters[base_name]).index(number), weight)
+        for base_name, number, weight in parts
+    ]
 
 
 def _load_saved_model(target: keras.Model, path: str) -> None:
@@ -311,13 +371,14 @@ def _load_saved_model(target: keras.Model, path: str) -> None:
     export_weights = [name for name in names if name.startswith("weights/")]
     roots = {"root": target}
     if export_weights:  # our export: the encoder's, then the classifier's
-        count = len(target.variables)
+        target_variables = layers.variables(target)
+        count = len(target_variables)
         exceptions.require(
             len(export_weights) in (count, count + 1, count + 2),
             f"`weights` must be {count}, and of a classifier",
             len(export_weights),
         )
-        roots = {"weights": list(target.variables)}
+        roots = {"weights": target_variables}
     elif any(name.startswith("encoder/") for name in names):
         roots = {"encoder": target}
     checkpoint = tf.train.Checkpoint(**roots)

@@ -196,9 +196,12 @@ class ServedModel(tf.Module):
         # The variables alone: a SavedModel would hold functions of layers that
         # nobody calls. `partial` hides a layer from the tracking.
         self.weights = [
-            variable
-            for layer in (encoder, classifier, content)
-            for variable in getattr(layer, "variables", ())
+            *models.layers.variables(encoder),
+            *(
+                variable
+                for layer in (classifier, content)
+                for variable in getattr(layer, "variables", ())
+            ),
         ]
         self.encode = _traced_once(
             functools.partial(encoder, training=False), content.views

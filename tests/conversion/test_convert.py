@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, conversion, data, training
+from supcon_tf import config, conversion, data, models, training
 from supcon_tf.conversion import formats
 from supcon_tf.data import subsets
 from supcon_tf.disk import files
@@ -38,6 +38,22 @@ def results(run):
     """Two formats; test_formats.py compares all files."""
     options = {"formats": ("tflite_int8", "onnx"), "batch_size": 8}
     return conversion.convert(config.ConvertSettings(str(run.path), **options))
+
+
+def test_a_file_of_torchvision_tells_the_pixels_that_it_takes():
+    encoder = models.Encoder(
+        "vgg8", width=0.05, image_mean=(0.1, 0.2, 0.3), image_std=(0.4,) * 3
+    )
+    model = formats.ImageModel(encoder, 16)
+    assert CONVERT._input("torchvision", model) == {
+        "name": "images",
+        "shape": ["N", 3, 16, 16],
+        "dtype": "float32",
+        "range": [0, 1],
+        "mean": [0.1, 0.2, 0.3],
+        "std": [0.4, 0.4, 0.4],
+    }
+    assert CONVERT._output_name("torchvision", model) == "pooled features"
 
 
 def names_in(directory):

@@ -314,6 +314,9 @@ def test_exported_weights_have_the_names_of_torchvision(
         with pytest.raises(ValueError, match=message):
             convolutions.torchvision_state(encoder, classifier)
         monkeypatch.setattr(encoder, name, value)
+    cosines = models.layers.classifier(10, cosine=True)
+    with pytest.raises(ValueError, match="must be none or linear for torchv"):
+        convolutions.torchvision_state(encoder, cosines)
     expected = to_torch(model, "downsample", "")
     state = convolutions.torchvision_state(encoder, classifier)
     assert state.keys() == expected.keys()
@@ -437,6 +440,28 @@ def test_no_run_is_begun_by_a_bad_checkpoint(google_checkpoint, tmp_path):
     drop = ("ContrastiveModel/ClassificationHead",)
     weights = foreign.identify(arrays, "google_supcon", drop)
     assert weights.classifier == () and weights.head
+
+
+def test_pixels_are_those_of_the_data_of_supcontrast(tmp_path, monkeypatch):
+    arrays = to_torch(make("resnet18", "cifar"))
+    monkeypatch.setattr(stages, "pretrain", lambda *arguments: arguments)
+    monkeypatch.setattr(foreign, "read", lambda *_: arrays)
+
+    def pixels(data_set, **options):
+        content = {"opt": argparse.Namespace(dataset=data_set)}
+        monkeypatch.setattr(foreign, "_load_torch", lambda _: content)
+        settings, _ = conversion.import_weights(
+            import_settings(tmp_path, "supcontrast", "ckpt.pth", **options)
+        )
+        return settings.image_mean, settings.image_std
+
+    ones = (1.0, 1.0, 1.0)
+    assert pixels("cifar10")[1] == (0.2023, 0.1994, 0.2010)
+    assert pixels("cifar100")[1] == (0.2675, 0.2565, 0.2761)
+    assert pixels("cifar100", image_std=ones)[1] == ones
+    with pytest.raises(ValueError, match="must be given for a checkpoint of S"):
+        pixels("path", image_mean=ones)
+    assert pixels("path", image_mean=ones, image_std=ones) == (ones, ones)
 
 
 def test_a_pickle_is_not_unpickled(tmp_path):

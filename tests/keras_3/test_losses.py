@@ -450,9 +450,12 @@ def test_centres_of_keras_2_would_not_train():
 
 def test_a_loss_has_its_queue(tmp_path):
     queue = losses.ProjectionQueue(4, 4)
+    with pytest.warns(UserWarning, match="`fit` of Keras 3 does not fill it"):
+        keras_3.SupConLoss(queue=queue)
     queue.enqueue(np.eye(4), [0, 1, 2, 3])
     model = make_model(keras_3.SupConLoss(queue=queue))
     assert_fit_takes_gradient(model, losses.SupConLoss(queue=queue), CLASSES)
     model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras").loss.queue
+    with pytest.warns(UserWarning, match="`queue` is empty"):
+        loaded = keras.models.load_model(tmp_path / "model.keras").loss.queue
     assert (loaded.size, loaded.dim, int(loaded.filled)) == (4, 4, 0)

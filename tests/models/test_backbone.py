@@ -1,5 +1,6 @@
 """Any Keras model as an encoder."""
 
+import functools
 import pathlib
 import re
 
@@ -34,6 +35,12 @@ class Subclassed(keras.Model):
 
     def call(self, inputs):
         return self.dense(tf.reduce_mean(inputs, axis=[1, 2]))
+
+
+def preprocess_input(mode):
+    """The function of `keras.applications` for a mode."""
+    module = keras.applications.imagenet_utils
+    return functools.partial(module.preprocess_input, mode=mode)
 
 
 def images(count=4, seed=0):
@@ -227,6 +234,43 @@ def test_other_outputs_and_sizes_are_refused():
     ):
         with pytest.raises(ValueError, match=message):
             models.BackboneEncoder(backbone).build((None, SIDE, SIDE, 3))
+
+
+def scaled(make_pixels):
+    """A backbone that makes something of the pixels before its weights."""
+    inputs = keras.Input((SIDE, SIDE, 3))
+    return keras.Model(inputs, small()(make_pixels(inputs)))
+
+
+@pytest.mark.parametrize(
+    "make_pixels",
+    [
+        *map(preprocess_input, ("tf", "torch", "caffe")),
+        lambda pixels: pixels * (1 / 255),
+        keras.layers.Lambda(preprocess_input("tf")),
+    ],
+)
+def test_pixels_are_not_scaled_twice(make_pixels):
+    backbone = scaled(make_pixels)
+    with pytest.raises(ValueError, match="`preprocessing` must be given for"):
+        models.as_encoder(keras.Sequential([backbone]))
+    encoder = models.BackboneEncoder(backbone, "none", normalize=False)
+    expected = tf.reduce_mean(backbone(images().astype("float32")), [1, 2])
+    np.testing.assert_allclose(encoder(images()), expected, rtol=1e-5)
+
+
+def test_a_config_of_an_older_version_scales_as_before():
+    encoder = models.BackboneEncoder(scaled(preprocess_input("tf")), "tf")
+    config = encoder.get_config() | {"preprocessing": "auto"}
+    loaded = models.BackboneEncoder.from_config(config)
+    assert loaded.preprocessing == "tf"
+
+
+def test_a_layer_may_resize_pixels():
+    resize = keras.layers.Lambda(lambda x: tf.image.resize(x, [16, 16]))
+    crop = scaled(lambda pixels: pixels[:, 1:-1, 1:-1])
+    for backbone in (scaled(resize), crop):
+        assert models.as_encoder(backbone).takes_pixels
 
 
 def test_bad_options_are_named():

@@ -53,6 +53,17 @@ def seeded():
     keras.utils.set_random_seed(0)
 
 
+@pytest.mark.parametrize("mode", ["tf", "torch", "caffe"])
+def test_pixels_are_not_scaled_twice(mode):
+    inputs = keras_3.Input((SIDE, SIDE, 3))
+    scaled = keras_3.applications.imagenet_utils.preprocess_input(
+        inputs, mode=mode
+    )
+    network = keras_3.Model(inputs, keras_3.layers.Conv2D(2, 3)(scaled))
+    with pytest.raises(ValueError, match="`preprocessing` must be given for"):
+        models.as_encoder(network)
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_checkpoints_hold_weights_and_random_states(name, tmp_path):
     network = NETWORKS[name]()

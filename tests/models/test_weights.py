@@ -6,6 +6,7 @@ import zipfile
 import h5py
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from supcon_tf import models, serving
 from supcon_tf.keras_2 import PACKAGE, keras
@@ -56,15 +57,18 @@ def stage_1(encoder):
     return model
 
 
+def export_frozen(encoder, path):
+    models.freeze(encoder, batch_norm=True)
+    serving.export_saved_model(encoder, path, image_size=SIDE)
+
+
 WRITERS = {
     "encoder.keras": lambda e, path: e.save(path),
     "model.keras": lambda e, path: stage_1(e).save(path),
     "encoder.weights.h5": lambda e, path: e.save_weights(path),
     "encoder.h5": lambda e, path: e.save_weights(path),
     "saved_model": lambda e, path: e.save(path, save_format="tf"),
-    "export": lambda e, path: serving.export_saved_model(
-        e, path, image_size=SIDE
-    ),
+    "export": export_frozen,
     "backbone.keras": lambda e, path: e.backbone.save(path),
     "backbone.weights.h5": lambda e, path: e.backbone.save_weights(path),
     "backbone.h5": lambda e, path: e.backbone.save_weights(path),
@@ -76,7 +80,7 @@ WRITERS = {
 @pytest.mark.slow(
     but=[
         "backbone_encoder-saved_model",
-        "backbone_encoder-export",
+        "vgg_encoder-export",
         "backbone_encoder-backbone.h5",
         "vgg_encoder-model.keras",
         "vgg_encoder-encoder.weights.h5",
@@ -104,6 +108,36 @@ def test_weights_of_another_network_are_refused(name, tmp_path):
         models.load_weights(backbone_encoder(2), path)
     with pytest.raises(ValueError, match=rule):
         models.load_weights(vgg_encoder(2), path)
+
+
+@pytest.mark.parametrize("write", ["save_weights", "save"])
+def test_frozen_layers_do_not_change_the_order_of_weights(write, tmp_path):
+    def nested(seed):
+        parts = [keras.layers.BatchNormalization() for _ in range(3)]
+        inputs = keras.Input((SIDE, SIDE, 3))
+        model = keras.Sequential([inputs, keras.Sequential([inputs, *parts])])
+        for number, weight in enumerate(model.weights):
+            weight.assign_add(tf.fill(weight.shape, number + seed))
+        return model
+
+    def load(name):
+        encoder = models.as_encoder(nested(0.0))
+        encoder.build((None, SIDE, SIDE, 3))
+        models.load_weights(encoder, str(tmp_path / name))
+        return encoder.get_weights()
+
+    source = nested(0.5)
+    expected = source.get_weights()
+    getattr(source, write)(tmp_path / "trains.h5")
+    np.testing.assert_equal(load("trains.h5"), expected)
+    source.layers[0].layers[0].trainable = False
+    getattr(source, write)(tmp_path / "frozen.h5")
+    with pytest.raises(
+        ValueError, match="no layer frozen, got another order in"
+    ):
+        load("frozen.h5")
+    source.save_weights(tmp_path / "frozen.weights.h5")
+    np.testing.assert_equal(load("frozen.weights.h5"), expected)
 
 
 def hostile(path):
