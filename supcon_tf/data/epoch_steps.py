@@ -26,6 +26,7 @@ class Epochs:
       start_step: step of the whole run whose batch comes first.
       make: from another `start_step` to the same batches from there on.
       trained: steps that each model has taken on the batches.
+      backups: from a folder of backups to the step of the fit that began them.
     """
 
     steps: int
@@ -34,6 +35,7 @@ class Epochs:
     trained: weakref.WeakKeyDictionary = dataclasses.field(
         default_factory=weakref.WeakKeyDictionary
     )
+    backups: dict[str | None, int] = dataclasses.field(default_factory=dict)
 
 
 def with_epochs(

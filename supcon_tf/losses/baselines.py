@@ -122,7 +122,7 @@ class NPairsLoss(inputs.Loss):
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         # B samples of this replica, G of all, V views, A = B*V, M = G*V
         z = inputs.to_batch(y_pred)
-        ids = inputs.class_ids(y_true)
+        ids = inputs.class_ids_of(y_true, z)
         batch, views, dim = tf.shape(z)[0], z.shape[1], z.shape[2]
         global_z, global_ids = inputs.gather(self.cross_replica, z, ids)
         next_samples, has_positive = _next_in_class(ids, global_ids)
@@ -202,7 +202,7 @@ class TripletLoss(inputs.Loss):
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         z = inputs.to_batch(y_pred)
         batch, views, dim = tf.shape(z)[0], z.shape[1], z.shape[2]
-        ids = inputs.class_ids(y_true)
+        ids = inputs.class_ids_of(y_true, z)
         z, ids = inputs.gather(self.cross_replica, z, ids)
         rows = tf.reshape(z, [-1, dim])  # [M, D]
         ids = tf.repeat(ids, views)  # [M]

@@ -91,7 +91,8 @@ class CrossEntropyLoss(inputs.Loss):
         if labels.dtype.is_floating and labels.shape.rank == 2:
             loss = _soft_cross_entropy(labels, logits)
         else:
-            loss = _cross_entropy(inputs.class_ids(labels), logits)
+            ids = inputs.class_ids_of(labels, logits)
+            loss = _cross_entropy(ids, logits)
         if not self.label_smoothing:
             return loss
         smoothing = self.label_smoothing  # the loss is linear in the weights
@@ -189,7 +190,7 @@ class MaxMarginLoss(inputs.Loss):
     @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         cosines = inputs.to_views(y_pred, "cosines")
-        ids = inputs.class_ids(y_true)
+        ids = inputs.class_ids_of(y_true, cosines)
         is_label = tf.one_hot(ids, cosines.shape[2])[:, tf.newaxis]  # [B, 1, C]
         logits = self.scale * (cosines - self.margin * is_label)  # [B, V, C]
         return _cross_entropy(ids, logits)

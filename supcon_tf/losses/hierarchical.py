@@ -92,7 +92,7 @@ class HierarchicalSupConLoss(supcon.SupConLoss):
     @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
         table = tf.constant(self.ancestors, tf.int64)
-        ids = inputs.class_indices(y_true, len(self.ancestors))
+        ids = inputs.class_indices(y_true, len(self.ancestors), y_pred)
         levels = tf.gather(table, ids)  # [B, H]
         labels_by_height = tf.unstack(levels, axis=1)[::-1]
         loss, losses_below = 0.0, None

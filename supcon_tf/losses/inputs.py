@@ -257,13 +257,26 @@ def class_ids(labels: tf.Tensor, name: str = "labels") -> tf.Tensor:
     return tf.cast(tf.reshape(labels, [-1]), tf.int64)
 
 
-def class_indices(labels: tf.Tensor, num_classes: int) -> tf.Tensor:
-    """Returns labels in any accepted form as [batch] int64 rows of a table.
+def class_ids_of(labels: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
+    """Returns `class_ids` of the samples of z [batch, ...].
+
+    Raises:
+      ValueError: there are more labels, or fewer, than samples.
+    """
+    ids = class_ids(labels)
+    check_shape("labels", ids, [z.shape[0]])
+    return ids
+
+
+def class_indices(
+    labels: tf.Tensor, num_classes: int, z: tf.Tensor
+) -> tf.Tensor:
+    """Returns `class_ids_of` as rows of a table, [batch] int64.
 
     InvalidArgumentError if there is no such row: in a graph, TensorFlow's sums
     over classes leave it out, and a gather on a GPU takes zeros.
     """
-    ids = class_ids(labels)
+    ids = class_ids_of(labels, z)
     return checked(
         ids,
         (ids >= 0) & (ids < num_classes),

@@ -67,7 +67,7 @@ class _CentreLoss(inputs.Loss):
         )
         centres = inputs.normalized(tf.cast(self.centres.centres, tf.float32))
         num_classes = centres.shape[0]
-        ids = inputs.class_indices(y_true, num_classes)
+        ids = inputs.class_indices(y_true, num_classes, z)
         global_z, global_ids = inputs.gather(self.cross_replica, z, ids)
         rows = tf.reshape(global_z, [-1, dim])  # this replica's come first
         columns = tf.concat([rows, centres], axis=0)  # [M, D]

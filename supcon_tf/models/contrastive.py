@@ -273,6 +273,9 @@ class SupConModel(base.Model):
         )
         if self.gradient_cache_chunks == 1:
             return forward_views(views)
+        # Without seeds, the second pass would draw other dropout.
+        draw_seeds = getattr(self.encoder, "draw_seeds", tf.identity)
+        views = draw_seeds(views)
         row_shapes = [(views.shape[1], dim) for dim in dims]
         return gradient_cache.forward_in_chunks(
             forward_views, views, self.gradient_cache_chunks, row_shapes, self

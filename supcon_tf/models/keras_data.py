@@ -13,6 +13,8 @@ import tensorflow as tf
 from supcon_tf import exceptions
 from supcon_tf.keras_2 import keras
 
+_BACKUP_STEPS = "train_counter/.ATTRIBUTES/VARIABLE_VALUE"
+
 
 def input_shape(
     data: object, is_built: bool
@@ -71,12 +73,16 @@ def count_steps(data: object, steps: int | None) -> int | None:
 
 @contextlib.contextmanager
 def resume_views(
-    data: object, model: keras.Model, initial_step: int
+    data: object,
+    model: keras.Model,
+    initial_step: int,
+    callbacks: object = None,
 ) -> Iterator[object]:
     """Yields the batches after those that a model was fitted to before.
 
     Data that do not tell their epochs are yielded as they are. The steps that
     the model trains in this context are added to those that it was fitted to.
+    So are those of a backup, which one of the callbacks restores.
     """
     epochs = getattr(data, "epochs", None)
     is_compiled = getattr(model, "optimizer", None) is not None
@@ -85,13 +91,33 @@ def resume_views(
         return
     trained = epochs.trained.get(model, 0)
     step = max(epochs.start_step + trained, initial_step)
+    folder, restored_steps = _backup(callbacks)
+    if restored_steps:  # since the first step of the fit that wrote them
+        step = epochs.backups.get(folder, step)
+    epochs.backups[folder] = step
+    first_step = step + restored_steps
     counter = _step_counter(model)
     first_count = int(tf.convert_to_tensor(counter))
     try:
-        yield data if step == epochs.start_step else epochs.make(step)
+        is_start = first_step == epochs.start_step
+        yield data if is_start else epochs.make(first_step)
     finally:
         steps = int(tf.convert_to_tensor(counter)) - first_count
         epochs.trained[model] = step - epochs.start_step + steps
+
+
+def _backup(callbacks: object) -> tuple[str | None, int]:
+    """Returns the folder of a BackupAndRestore, and the steps in its backup.
+
+    Keras restores the backup, with the steps, when the training begins.
+    """
+    for callback in tf.nest.flatten(callbacks):
+        if isinstance(callback, keras.callbacks.BackupAndRestore):
+            folder = os.fspath(callback.backup_dir)
+            path = tf.train.latest_checkpoint(os.path.join(folder, "chief"))
+            steps = path and tf.train.load_variable(path, _BACKUP_STEPS)
+            return folder, int(steps or 0)
+    return None, 0
 
 
 def _step_counter(model: keras.Model) -> tf.Variable:
@@ -128,7 +154,8 @@ class EpochSteps:
 
         Endless views that tell their epochs, as those of `data.make_views`,
         need no steps, for training or validation. They go on where this model
-        was fitted to the same dataset before, or begins at a later epoch.
+        was fitted to the same dataset before, begins at a later epoch, or is
+        restored by `BackupAndRestore`.
 
         Raises:
           ValueError: the inputs have another shape, or images for an encoder
@@ -140,7 +167,7 @@ class EpochSteps:
         x = self._check_inputs(x, callbacks, validation_data)
         steps = count_steps(x, steps_per_epoch)
         first_step = initial_epoch * (steps or 0)
-        with resume_views(x, self, first_step) as batches:
+        with resume_views(x, self, first_step, callbacks) as batches:
             return super().fit(
                 self._check_pixels(batches),
                 *args,

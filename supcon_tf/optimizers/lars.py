@@ -8,11 +8,11 @@ import tensorflow as tf
 
 from supcon_tf.keras_2 import keras
 from supcon_tf.optimizers.schedules import LearningRate
-from supcon_tf.optimizers.shares import Shares, is_kernel
+from supcon_tf.optimizers.shares import KernelDecay, is_kernel
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
-class LARS(Shares, keras.optimizers.Optimizer):
+class LARS(KernelDecay, keras.optimizers.Optimizer):
     """Layer-wise adaptive rate scaling: SGD whose steps suit each tensor.
 
       g = gradient + l2 * w
@@ -71,13 +71,17 @@ class LARS(Shares, keras.optimizers.Optimizer):
         self._built = True
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
+        self._take_share(variable, lambda: self._step(gradient, variable))
+
+    def _step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
+        self._decay(variable)
         rate = tf.cast(self.learning_rate, variable.dtype)
         if is_kernel(variable):
             gradient += self.l2 * variable
             rate = rate * self._trust(variable, gradient)
         velocity = self._velocities[self._index_dict[self._var_key(variable)]]
         velocity.assign(self.momentum * velocity + rate * gradient)
-        self._take_share(variable, lambda: variable.assign_sub(velocity))
+        variable.assign_sub(velocity)
 
     def _trust(self, variable: tf.Variable, gradient: tf.Tensor) -> tf.Tensor:
         w = tf.norm(tf.cast(variable, tf.float32))

@@ -56,6 +56,32 @@ class Shares:
         return variable.assign(before + share * (variable - before))
 
 
+class KernelDecay(Shares):
+    """Mixin: Keras' `weight_decay` decays kernels alone, by their share.
+
+    Keras would decay all variables at the whole rate, before their steps.
+    """
+
+    def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
+        step = super().update_step
+
+        def decay_and_step() -> None:
+            self._decay(variable)
+            step(gradient, variable)
+
+        self._take_share(variable, decay_and_step)
+
+    def _decay(self, variable: tf.Variable) -> None:
+        is_decayed = self.weight_decay and is_kernel(variable)
+        if is_decayed and self._use_weight_decay(variable):
+            rate = tf.cast(self.learning_rate, variable.dtype)
+            decay = tf.cast(self.weight_decay, variable.dtype)
+            variable.assign_sub(variable * decay * rate)
+
+    def _apply_weight_decay(self, variables: Sequence[tf.Variable]) -> None:
+        """Does nothing: `update_step` decays its variable."""
+
+
 def _key(variable: tf.Variable) -> str:
     """The key of a variable, equal for its copies on all replicas."""
     container = getattr(variable, "_distributed_container", lambda: None)()

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import tensorflow as tf
 
 from supcon_tf.keras_2 import keras
 from supcon_tf.optimizers.schedules import LearningRate
-from supcon_tf.optimizers.shares import Shares, is_kernel
+from supcon_tf.optimizers.shares import KernelDecay, is_kernel
 
 
-class _Stepwise(Shares):
-    """`Shares` for Keras' optimizers, which have `update_step`."""
-
-    def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
-        step = super().update_step
-        self._take_share(variable, lambda: step(gradient, variable))
-
-
-class _L2(_Stepwise):
+class _L2(KernelDecay):
     """Mixin: adds l2 * w to the gradients of kernels."""
 
     def __init__(self, *args: object, l2: float = 0.0, **kwargs: object):
@@ -44,7 +34,8 @@ class SGD(_L2, keras.optimizers.SGD):
       w = w + v
 
     The decay goes through the momentum, as in the paper's code and unlike
-    Keras' own `weight_decay`. Batch norm and biases are exempt by their rank.
+    Keras' own `weight_decay`. Batch norm and biases are exempt by their rank,
+    from either decay.
 
     Args:
       learning_rate: positive float or schedule.
@@ -143,7 +134,7 @@ class Adam(_L2, keras.optimizers.Adam):
 
 
 @keras.utils.register_keras_serializable(package="supcon_tf")
-class AdamW(Shares, keras.optimizers.AdamW):
+class AdamW(KernelDecay, keras.optimizers.AdamW):
     """AdamW: decoupled weight decay, on kernels alone.
 
       w = w - learning_rate * weight_decay * w   (kernels only)
@@ -161,18 +152,3 @@ class AdamW(Shares, keras.optimizers.AdamW):
       >>> kernel.numpy().tolist(), bias.numpy().tolist()  # one decays
       ([[0.75]], [1.0])
     """
-
-    def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
-        adam = super().update_step
-
-        def step() -> None:
-            if is_kernel(variable) and self._use_weight_decay(variable):
-                rate = tf.cast(self.learning_rate, variable.dtype)
-                decay = tf.cast(self.weight_decay, variable.dtype)
-                variable.assign_sub(variable * decay * rate)
-            adam(gradient, variable)
-
-        self._take_share(variable, step)
-
-    def _apply_weight_decay(self, variables: Sequence[tf.Variable]) -> None:
-        """Does nothing: `update_step` decays its variable."""

@@ -134,6 +134,19 @@ class TextEncoder(base.Model):
             # would be out of scope there.
             self._noise.seed = None
 
+    def draw_seeds(self, tokens: tf.Tensor) -> tf.Tensor:
+        """Returns tokens [..., 1 + length, 2], with new seeds for those of 0.
+
+        A pass of the same tokens then drops the same units again.
+        """
+        seeds = tokens[..., :1, :]
+        new_seeds = tf.random.uniform(
+            tf.shape(seeds), 1, tf.int32.max, dtype=tf.int32
+        )
+        is_drawn = tf.reduce_any(seeds != 0, axis=-1, keepdims=True)
+        seeds = tf.where(is_drawn, seeds, tf.cast(new_seeds, seeds.dtype))
+        return tf.concat([seeds, tokens[..., 1:, :]], axis=-2)
+
     def _check_shape(self, shape: tf.TensorShape) -> None:
         tokens_.check_tokens(shape)
 

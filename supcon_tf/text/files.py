@@ -70,11 +70,22 @@ def read_texts(
     Raises:
       ImportError: the path is a TFDS split, and TFDS does not import.
       RuntimeError: the data set could not be downloaded.
-      ValueError: there is no such file or column, a line is not UTF-8, has too
-        few or too many fields, or a text or label is empty or has half a
-        character; it names file and line.
+      ValueError: a column is named twice; there is no such file or column, a
+        line is not UTF-8, has too few or too many fields, or a text or label is
+        empty or has half a character; it names file and line.
     """
+    exceptions.require(
+        not isinstance(text_columns, str),
+        '`text_columns` must be a list of columns, such as ["sentence"]',
+        repr(text_columns),
+    )
     path, columns = str(path), (*text_columns, label_column)
+    # A text that is its own label would be learned at once.
+    exceptions.require(
+        len(set(columns)) == len(columns),
+        "`text_columns` and `label_column` must be different columns",
+        ", ".join(columns),
+    )
     texts, labels, ids = [], [], []
     read_rows = _tfds_rows if path.startswith(_TFDS) else rows.read_rows
     for line_id, fields in read_rows(path, columns):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import losses
+from supcon_tf import losses, models
 from tests import reference
 from tests.losses import vectors
 
@@ -190,3 +190,29 @@ def test_unsupervised_classes_are_integers(classes):
         losses.SupConLoss(unsupervised_classes=classes)
     loss = losses.SupConLoss(unsupervised_classes=np.array([0]))
     assert loss.unsupervised_classes == (0,)
+
+
+@pytest.mark.parametrize("labels", [[0], [0, 0, 0, 0, 1, 1, 1, 1]])
+@pytest.mark.parametrize(
+    "loss_class",
+    [
+        losses.SupConLoss,
+        losses.HierarchicalSupConLoss,
+        losses.NPairsLoss,
+        losses.TripletLoss,
+        losses.CrossEntropyLoss,
+        losses.MaxMarginLoss,
+        losses.BalancedSupConLoss,
+        losses.PaCoLoss,
+    ],
+)
+def test_labels_are_one_for_each_sample(loss_class, labels):
+    """Not one for each view, and not one for all."""
+    centres = models.ClassCentres(num_classes=2, dim=4)
+    centres.build(None)
+    options = {"centres": centres, "ancestors": [[0, 0], [0, 1]]}
+    names = loss_class.__dataclass_fields__
+    loss = loss_class(**{k: v for k, v in options.items() if k in names})
+    message = rf"`labels` must have shape \[4\] .*, got \({len(labels)},\)"
+    with pytest.raises(ValueError, match=message):
+        loss(labels, vectors.unit([4, 2, 4]))

@@ -131,6 +131,34 @@ def test_an_interrupted_fit_goes_on():
     assert model.sums == batch_sums(make_views(0), 5)[1:]
 
 
+@pytest.mark.slow(but=["epoch"])
+@pytest.mark.parametrize("save_freq", ["epoch", 3])
+def test_a_backup_goes_on_with_its_views(tmp_path, save_freq):
+    class Interrupt(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if int(self.model.optimizer.iterations) == 2 * STEPS - 1:
+                raise KeyboardInterrupt
+
+    def fit(model, batches, *callbacks):
+        backup = keras.callbacks.BackupAndRestore(tmp_path, save_freq)
+        callbacks = [backup, *callbacks]
+        model.fit(batches, epochs=2, callbacks=callbacks, verbose=0)
+
+    expected = batch_sums(endless_views(), 2 * STEPS)
+    saved_steps = STEPS if save_freq == "epoch" else 6
+    model, batches = recording_model(), endless_views()
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, batches, Interrupt())
+    assert model.sums == expected[:-1]
+    second_model, second_batches = recording_model(), endless_views()
+    with pytest.raises(KeyboardInterrupt):  # in a new process
+        fit(second_model, second_batches, Interrupt())
+    fit(model, batches)  # in the same one
+    for sums in (second_model.sums, model.sums[len(expected) - 1 :]):
+        assert sums == expected[saved_steps : saved_steps + len(sums)]
+    assert batches.epochs.trained[model] == 2 * STEPS
+
+
 @pytest.mark.slow(but=["images-False", "tuple-True"])
 @pytest.mark.parametrize("is_built", [False, True])
 @pytest.mark.parametrize("kind", ["images", "tuple"])

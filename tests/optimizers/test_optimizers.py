@@ -129,6 +129,21 @@ def test_serialisation_keeps_every_number():
         assert config["learning_rate"]["config"] == SCHEDULE.get_config()
 
 
+@pytest.mark.parametrize(
+    "optimizer_class",
+    [training.SGD, training.LARS, training.Adam, training.RMSProp],
+)
+def test_keras_decay_is_of_kernels_by_their_share(optimizer_class):
+    shapes = [2, 2], [2, 2], [2]
+    variables = [tf.Variable(tf.ones(shape)) for shape in shapes]
+    optimizer = optimizer_class(0.1, weight_decay=0.5)
+    optimizer.set_learning_rate_shares([(variables[1], 0.2)])
+    gradients = [tf.zeros(shape) for shape in shapes]
+    optimizer.apply_gradients(zip(gradients, variables, strict=True))
+    means = [float(tf.reduce_mean(variable)) for variable in variables]
+    assert means == pytest.approx([0.95, 0.99, 1.0])
+
+
 def test_adamw_still_excludes_by_keras_lists():
     variable = tf.Variable(np.ones([2, 2]), dtype=tf.float32)
     optimizer = training.AdamW(0.1, weight_decay=0.5)

@@ -191,6 +191,30 @@ def test_dropout_is_a_function_of_the_seeds(family):
     assert np.abs(representations[0] - representations[2]).max() > 1e-3
 
 
+def test_gradient_caching_without_seeds_drops_the_same_twice():
+    """Of tokens as `text.tokenize` makes them."""
+    model = models.SupConModel(
+        built_encoder(), models.NoProjectionHead(), gradient_cache_chunks=2
+    )
+    views = random_tokens(6, 6)[:, np.newaxis]
+    model.build(views.shape)
+    forward, passes = model._forward_images, []
+
+    def record(*args, **options):
+        outputs = forward(*args, **options)
+        passes.append(outputs[0].numpy())
+        return outputs
+
+    model._forward_images = record
+    with tf.GradientTape() as tape:
+        z = model(tf.constant(views), training=True)
+    tape.gradient(z, model.trainable_weights)
+    first, second = np.split(np.array(passes), 2)
+    np.testing.assert_array_equal(first, second)
+    assert np.abs(first[0] - first[1]).max() > 1e-3
+    assert (views[:, :, 0] == 0).all()
+
+
 @pytest.mark.slow
 def test_gradient_caching_drops_the_same_twice():
     """Its gradient is that of its chunks, each passed once."""

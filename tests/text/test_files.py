@@ -125,6 +125,20 @@ def test_what_is_wrong_is_named_by_line(tmp_path, name, contents, message):
         text.read_texts(path, ["s"], "l")
 
 
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (("s", "l"), "`label_column` must be different columns, got s, l, l"),
+        (("s", "s"), "`text_columns` and .* different columns, got s, s, l"),
+        ("s", "`text_columns` must be a list of columns, .*, got 's'"),
+    ],
+)
+def test_no_column_is_read_twice(tmp_path, columns, message):
+    path = write_file(tmp_path, "a.tsv", "s\tl\nx\t1\n")
+    with pytest.raises(ValueError, match=message):
+        text.read_texts(path, columns, "l")
+
+
 def test_a_file_that_is_not_there(tmp_path):
     message = "none.tsv must be a file .*, got no f"
     with pytest.raises(ValueError, match=message):
