@@ -218,7 +218,10 @@ def _refuse_length(
     file: epath.Path, location: str, row: list[str], num_fields: int
 ) -> None:
     """Raises ValueError for a row of more fields than the first line has."""
-    remedy = "put a field with a comma or a semicolon in double quotes"
+    remedy = (
+        "put a field with a comma or a semicolon in double quotes, without a "
+        "blank before them"
+    )
     if _kind(file) == ".tsv":
         remedy = "a field of a .tsv may have no tab"
     raise exceptions.InvalidValue(
