@@ -334,9 +334,16 @@ def test_cells_of_one_run_directory_never_run_at_a_time(pretended, tmp_path):
     assert len(started_names(pretended)) == 4
 
 
-@pytest.mark.parametrize(
-    "number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1]
+@pytest.fixture(
+    params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1]
 )
+def number(request):
+    """A signal that is not ignored, as by nohup."""
+    handler = signal.signal(request.param, signal.SIG_DFL)
+    yield request.param
+    signal.signal(request.param, handler)
+
+
 def test_a_signal_ends_cells_that_can_go_on(
     pretended, tmp_path, number, capsys
 ):
