@@ -281,8 +281,10 @@ def search(settings: config.SearchSettings) -> None:
     """
     run = run_files.RunDirectory(settings.run_dir)
     paths.print_outdated(run.outdated_export())
-    with warnings.catch_warnings():  # which say the same with a line of code
-        warnings.filterwarnings("ignore", "Its newest export is of")
+    # Warnings say the same with a line of code, or tell of the gallery in the
+    # export, which is not searched.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Its newest export (is of|has) ")
         model = supcon_tf.load(
             settings.run_dir, architecture=settings.architecture
         )

@@ -368,7 +368,7 @@ class Gallery:
         """
         path = epath.Path(files.expanded(path, "path"))
         with locks.held(path, "gallery"):
-            newest = max(_versions(path), default=0)
+            newest = max(run_files.gallery_versions(path), default=0)
             exceptions.require(
                 overwrite or newest in (0, self.version),
                 f"`path` must have no gallery, or version {self.version}, "
@@ -420,7 +420,7 @@ class Gallery:
 
 def exists(path: epath.PathLike) -> bool:
     """Whether a directory has a gallery."""
-    return bool(_versions(epath.Path(path)))
+    return bool(run_files.gallery_versions(path))
 
 
 def open_gallery(path: epath.PathLike) -> Gallery:
@@ -441,7 +441,7 @@ def open_gallery(path: epath.PathLike) -> Gallery:
     """
     folder = epath.Path(files.expanded(path, "path"))
     while True:
-        versions = _versions(folder)
+        versions = run_files.gallery_versions(folder)
         exceptions.require(
             versions, "`path` must be a gallery of tools/index.py", folder
         )
@@ -450,7 +450,7 @@ def open_gallery(path: epath.PathLike) -> Gallery:
             return _open_version(versions[newest], newest)
         except (exceptions.InvalidValue, FileNotFoundError):
             # A process that writes the next version removes this one.
-            if max(_versions(folder), default=None) == newest:
+            if max(run_files.gallery_versions(folder), default=None) == newest:
                 raise
 
 
@@ -515,7 +515,7 @@ def open_named(folder: epath.Path, name: str) -> Gallery:
 
 def check_digests(path: epath.PathLike) -> None:
     """Raises ValueError where a file of a gallery is not as it was written."""
-    versions = _versions(epath.Path(path))
+    versions = run_files.gallery_versions(path)
     version = versions[max(versions)]
     record = files.read_json(version / _RECORD, {}, _REMEDY)
     for name, digest in record["files"].items():
@@ -524,15 +524,6 @@ def check_digests(path: epath.PathLike) -> None:
                 f"{version / name} must be as it was written, but it differs. "
                 f"{_REMEDY}"
             )
-
-
-def _versions(path: epath.Path) -> dict[int, epath.Path]:
-    """The versions of a gallery by their numbers; {} for no gallery."""
-    return {
-        number: version
-        for number, version in _numbered(path).items()
-        if (version / _RECORD).exists()
-    }
 
 
 def _numbered(path: epath.Path) -> dict[int, epath.Path]:

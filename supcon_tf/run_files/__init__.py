@@ -18,5 +18,6 @@ from supcon_tf.run_files.directory import (
     TAKEN_NAMES,
     RunDirectory,
     command,
+    gallery_versions,
 )
 from supcon_tf.run_files.moved import moved_data

@@ -279,14 +279,10 @@ class RunDirectory:
 
         None for no gallery of this name.
         """
-        records = {
-            int(folder.name): folder / GALLERY_RECORD
-            for folder in files.children(self.galleries / name)
-            if folder.name.isdecimal() and (folder / GALLERY_RECORD).exists()
-        }
-        if not records:
+        versions = gallery_versions(self.galleries / name)
+        if not versions:
             return None
-        digest = files.digest(records[max(records)])
+        digest = files.digest(versions[max(versions)] / GALLERY_RECORD)
         return {"name": name, "sha256": digest["sha256"]}
 
     def outdated_export(self) -> str:
@@ -636,6 +632,15 @@ _FOLDERS = {
     if path.parent.name == "run" and not path.suffix
 }
 TAKEN_NAMES = tuple(sorted({*SWEEP_FOLDERS, *_FOLDERS}))
+
+
+def gallery_versions(path: epath.PathLike) -> dict[int, epath.Path]:
+    """The versions of a gallery by their numbers; {} for no gallery."""
+    return {
+        int(version.name): version
+        for version in files.children(epath.Path(path))
+        if version.name.isdecimal() and (version / GALLERY_RECORD).exists()
+    }
 
 
 def command(tool: str, **flags: object) -> str:

@@ -68,8 +68,10 @@ def _write_export(
 ) -> epath.Path:
     """Writes the export; `export` says what is raised."""
     content = _content(run, settings)
-    gallery = None
+    gallery = gallery_identity = None
     if settings.gallery:
+        # Before it is opened: a change in between then counts as one since.
+        gallery_identity = run.files.gallery_identity(settings.gallery)
         gallery = indexing.open_of_run(run, settings.gallery)
     name = run.choose_classifier(settings.classifier)
     exceptions.require(
@@ -102,7 +104,13 @@ def _write_export(
     def write_records(path: epath.Path, signatures: model.Signatures) -> None:
         parameters = served.num_parameters
         metadata.write_metadata(
-            path, run, settings, name, parameters, signatures
+            path,
+            run,
+            settings,
+            name,
+            parameters,
+            signatures,
+            gallery_identity,
         )
 
     model.write_version(served, directory, write_records)

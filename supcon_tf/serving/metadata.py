@@ -43,6 +43,7 @@ def write_metadata(
     classifier: str,
     num_parameters: int,
     signatures: model.Signatures,
+    gallery: dict[str, str] | None = None,
 ) -> None:
     """Writes model_card.md and metadata.json, the last files of an export.
 
@@ -57,6 +58,7 @@ def write_metadata(
       classifier: "linear", "pretrained" or "none": what it resolved to.
       num_parameters: of the exported model.
       signatures: what `ServedModel.save` returned.
+      gallery: identity of the gallery in the export; None for no gallery.
 
     Raises:
       ValueError: the run or the stage has no checkpoint.
@@ -65,7 +67,6 @@ def write_metadata(
     is_named = classifier != "none" or settings.prototypes
     classes = run.class_names if is_named else ()
     evaluation = _evaluation(run, classifier)
-    gallery = settings.gallery
     record = {
         **_origin(run, settings, classifier),
         "metrics": _metrics(classifier, evaluation),
@@ -74,7 +75,7 @@ def write_metadata(
         "classes": list(classes),
         "top_k": min(settings.top_k, len(classes)),
         "threshold": settings.threshold if run.is_multi_label else None,
-        "gallery": gallery and run.files.gallery_identity(gallery),
+        "gallery": gallery,
         "signatures": {n: _tensors(s) for n, s in signatures.items()},
         "files": _digests(directory),
     }

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -514,6 +515,10 @@ def test_an_export_answers_as_python_does(
     with pytest.warns(UserWarning, match="gallery as it was before a change"):
         supcon_tf.load(run.path)
     assert not run.outdated_export()
+    query = config.SearchSettings(str(run.path), images=(images[0],))
+    with warnings.catch_warnings():  # of a gallery that no search takes
+        warnings.filterwarnings("error", "Its newest export")
+        commands.search(query)
     version.rmtree()
     answers = newest_model.gallery().search(images, k=3)
     with np.load(file) as exported:
