@@ -30,6 +30,7 @@ def diagnostics(
     cross_replica: bool = True,
     multi_label: bool = False,
     soft_labels: bool = False,
+    ignore_labels: bool = False,
 ) -> list[keras.metrics.Metric]:
     """One metric of each kind for `compile(metrics=...)`.
 
@@ -46,7 +47,9 @@ def diagnostics(
       uniformity -1.06
       mean_cosine 0.33
     """
-    metrics = losses.diagnostics(cross_replica, multi_label, soft_labels)
+    metrics = losses.diagnostics(
+        cross_replica, multi_label, soft_labels, ignore_labels
+    )
     return [
         globals()[type(metric).__name__](**metric.get_config())
         for metric in metrics

@@ -29,12 +29,15 @@ def diagnostics(
     cross_replica: bool = True,
     multi_label: bool = False,
     soft_labels: bool = False,
+    ignore_labels: bool = False,
 ) -> list[keras.metrics.Metric]:
     """One metric of each kind for `compile(metrics=...)`.
 
     Of samples of several labels those that need no class of a sample, and
     `ContrastiveAccuracy`, whose positives share a label. Of soft labels those
     that need no labels: almost every row is a positive there, more or less.
+    With `ignore_labels` the positives are the other views of the same sample,
+    as in `SimCLRLoss`, whatever the labels.
 
     Example:
       >>> import numpy as np
@@ -51,16 +54,16 @@ def diagnostics(
     """
     if soft_labels:
         return [Uniformity(), MeanCosine()]
-    if multi_label:
+    if multi_label and not ignore_labels:
         accuracy = ContrastiveAccuracy(multi_label=True)
         return [accuracy, Uniformity(), MeanCosine()]
     return [
-        ContrastiveAccuracy(),
-        Alignment(),
+        ContrastiveAccuracy(ignore_labels=ignore_labels),
+        Alignment(ignore_labels=ignore_labels),
         Uniformity(),
         MeanCosine(),
-        PositivesPerAnchor(cross_replica),
-        AnchorsWithoutPositives(cross_replica),
+        PositivesPerAnchor(cross_replica, ignore_labels=ignore_labels),
+        AnchorsWithoutPositives(cross_replica, ignore_labels=ignore_labels),
     ]
 
 
@@ -69,6 +72,9 @@ class _Diagnostic(inputs.Configured, keras.metrics.Mean):
 
     It takes labels in any form, projections [R, D] of length 1, and V.
     """
+
+    # Whether the other views of a sample are its only positives.
+    ignore_labels = False
 
     def update_state(
         self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None = None
@@ -93,6 +99,8 @@ class _Diagnostic(inputs.Configured, keras.metrics.Mean):
         )
         z = inputs.to_views(y_pred, "projections")
         views, dim = z.shape[1:]
+        if self.ignore_labels:
+            y_true = inputs.sample_ids(z)
         z = tf.math.l2_normalize(tf.reshape(z, [-1, dim]), axis=1)  # [R, D]
         return self._measure(y_true, z, views)
 
@@ -123,6 +131,7 @@ class ContrastiveAccuracy(_Diagnostic):
       anchors: largest number of anchors per batch and replica.
       multi_label: labels are [batch, classes] 0 or 1, several of a sample;
         those of positives overlap.
+      ignore_labels: positives are the other views of a sample.
 
     Example:
       >>> import numpy as np
@@ -142,11 +151,13 @@ class ContrastiveAccuracy(_Diagnostic):
         name: str = "contrastive_accuracy",
         dtype: str | None = None,
         multi_label: bool = False,
+        ignore_labels: bool = False,
     ):
         super().__init__(name, dtype)
         inputs.require_positive(anchors=anchors)
         self.anchors = anchors
         self.multi_label = multi_label
+        self.ignore_labels = ignore_labels
 
     def _measure(self, labels: tf.Tensor, z: tf.Tensor, views: int) -> tuple:
         kind = "any" if self.multi_label else None
@@ -178,6 +189,9 @@ class Alignment(_Diagnostic):
     pairs, as the mean of 2n / (n - 1) ||z_i - m||^2, where m is the mean of
     the n rows of a class. 0 is collapse, at least within each class.
 
+    Args:
+      ignore_labels: positives are the other views of a sample.
+
     Example:
       >>> import numpy as np
       >>> from supcon_tf import losses
@@ -188,8 +202,14 @@ class Alignment(_Diagnostic):
     Reference: Wang and Isola 2020, https://arxiv.org/abs/2005.10242, Sec. 4.
     """
 
-    def __init__(self, name: str = "alignment", dtype: str | None = None):
+    def __init__(
+        self,
+        name: str = "alignment",
+        dtype: str | None = None,
+        ignore_labels: bool = False,
+    ):
         super().__init__(name, dtype)
+        self.ignore_labels = ignore_labels
 
     def _measure(self, labels: tf.Tensor, z: tf.Tensor, views: int) -> tuple:
         classes, samples = _classes(inputs.class_ids(labels))
@@ -294,6 +314,7 @@ class PositivesPerAnchor(_Diagnostic):
     Args:
       cross_replica: count positives on all replicas, as the loss contrasts
         them; False counts within each replica.
+      ignore_labels: positives are the other views of a sample.
 
     Example:
       >>> import numpy as np
@@ -308,9 +329,11 @@ class PositivesPerAnchor(_Diagnostic):
         cross_replica: bool = True,
         name: str = "positives_per_anchor",
         dtype: str | None = None,
+        ignore_labels: bool = False,
     ):
         super().__init__(name, dtype)
         self.cross_replica = cross_replica
+        self.ignore_labels = ignore_labels
 
     def _measure(self, labels: tf.Tensor, z: tf.Tensor, views: int) -> tuple:
         ids = inputs.class_ids(labels)
@@ -338,8 +361,9 @@ class AnchorsWithoutPositives(PositivesPerAnchor):
         cross_replica: bool = True,
         name: str = "share_without_positives",
         dtype: str | None = None,
+        ignore_labels: bool = False,
     ):
-        super().__init__(cross_replica, name, dtype)
+        super().__init__(cross_replica, name, dtype, ignore_labels)
 
     def _measure(self, labels: tf.Tensor, z: tf.Tensor, views: int) -> tuple:
         return super()._measure(labels, z, views)[0] == 0, None

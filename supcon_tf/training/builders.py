@@ -202,6 +202,7 @@ def compile_model(
             settings.cross_replica,
             bool(settings.multi_label),
             settings.has_soft_labels,
+            ignore_labels=settings.traits.labels == "none",
         )
     model.compile(
         optimizer_,

@@ -73,6 +73,18 @@ def test_equal_the_loops_over_pairs(views, seed):
         assert_figures(measure(z[:, 0], LABELS), figures)
 
 
+def test_without_labels_the_positives_are_the_other_views():
+    """As in SimCLRLoss; one label of all images would be a perfect score."""
+    z = vectors.unit([6, 2, 5])
+    for labels in (np.zeros(6, int), LABELS, np.eye(6)[[0] * 6] + np.eye(6)):
+        metrics = losses.diagnostics(multi_label=True, ignore_labels=True)
+        assert_figures(measure(z, labels, metrics), oracle(z, np.arange(6)))
+    copies = [
+        type(metric).from_config(metric.get_config()) for metric in metrics
+    ]
+    assert_figures(measure(z, LABELS, copies), oracle(z, np.arange(6)))
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_low_precision_is_computed_in_float32(dtype, float32_policy):
     z = tf.cast(vectors.unit([32, 2, 16]), dtype)

@@ -372,6 +372,8 @@ def test_every_objective_falls_and_later_stages_take_its_encoder(
     assert figures[-1]["loss"] < figures[0]["loss"]
     has_chance = "chance level" in OBJECTIVES[objective]
     assert all(("loss/chance" in line) == has_chance for line in figures)
+    if objective == "simclr":  # whatever the classes
+        assert {line["positives_per_anchor"] for line in figures} == {1.0}
     on_logits = "classifier on" in OBJECTIVES[objective]
     tops = {"classifier"} if on_logits else {"projection_head"}
     if "a centre for" in OBJECTIVES[objective]:
