@@ -38,7 +38,7 @@ _FOLDED = {  # figures that say little of a healthy run: on request
     ),
     "positives_per_anchor": (
         "Positives per anchor",
-        "views of the anchor's class in its batch",
+        "other views in its batch that count as alike",
     ),
     "share_without_positives": (
         "Anchors without positives",
