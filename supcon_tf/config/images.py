@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 from supcon_tf import datasets, defaults, exceptions
 from supcon_tf.host import trust
@@ -187,6 +188,19 @@ def _noise_share(text: str) -> float | None:
     return number if kind == "symmetric" and 0 < number < 1 else None
 
 
+_RANDAUGMENT = "randaugment_layers", "randaugment_magnitude"
+_SIMAUGMENT = (
+    *("jitter_strength", "grayscale_probability"),
+    *("warp_probability", "blur_probability", "rotation_probability"),
+)
+_PARAMETERS = {  # of each policy
+    "autoaugment": ("autoaugment_policy",),
+    "randaugment": _RANDAUGMENT,
+    "simaugment": _SIMAUGMENT,
+    "stacked_randaugment": _RANDAUGMENT + _SIMAUGMENT,
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class AugmentationSettings(Settings):
     """Which policy, and its parameters."""
@@ -232,6 +246,20 @@ class AugmentationSettings(Settings):
     rotation_probability: float = setting(0.0, at_least=0, at_most=1)
     """SimAugment: share of views rotated, by up to 30 degrees; the paper names
     rotations, its code has none."""
+
+    @property
+    def unused_parameters(self) -> tuple[str, ...]:
+        """Names of other policies' parameters that have not their defaults.
+
+        They are no error: a preset may have them, and a sweep many policies.
+        """
+        names = dict.fromkeys(itertools.chain(*_PARAMETERS.values()))
+        return tuple(
+            name
+            for name in names
+            if name not in _PARAMETERS.get(self.augmentation, ())
+            and getattr(self, name) != self.__dataclass_fields__[name].default
+        )
 
 
 def _is_area(area: tuple[float, ...]) -> bool:

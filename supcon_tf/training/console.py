@@ -63,6 +63,13 @@ def print_header(
         + (f", views of {size} px" if size else "")
         + files_text(source),
     )
+    unused = getattr(settings, "unused_parameters", ())
+    if unused:
+        print_line(
+            "note",
+            f"{', '.join(f'--{name}' for name in unused)} without effect: the "
+            f"policy of the views is --augmentation={settings.augmentation}",
+        )
     if source.note:
         print_line("note", source.note)
     if similar := _similar_names(source.class_names):

@@ -1,5 +1,6 @@
 """Devices of a run, and the data of each worker."""
 
+import dataclasses
 import shutil
 from unittest import mock
 
@@ -164,6 +165,19 @@ def test_the_header_has_devices_and_precision(
     assert line == (
         "devices      MirroredStrategy: 2 replica(s), 1 worker(s), 2 CPU in "
         "all; mixed_bfloat16, XLA off, determinism on"
+    )
+
+
+def test_the_header_names_parameters_of_other_policies(capsys):
+    images = data.load("digits", "train", None)
+    alone = config.PretrainSettings("x", jitter_strength=0.5)
+    console.print_header(images, 8, alone)
+    assert "without effect" not in capsys.readouterr().out
+    other = dataclasses.replace(alone, randaugment_magnitude=5.0)
+    console.print_header(images, 8, other)
+    assert (
+        "note         --randaugment_magnitude without effect: the policy of "
+        "the views is --augmentation=simaugment\n" in capsys.readouterr().out
     )
 
 

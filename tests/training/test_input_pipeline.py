@@ -39,6 +39,13 @@ def test_augmentation_takes_all_its_flags(name, kind, settings):
     )
     assert type(policy) is kind
     assert policy.get_config() == kind().get_config() | dict(settings.values())
+    unused = config.AugmentationSettings(
+        "unused", augmentation=name, **flags
+    ).unused_parameters
+    assert {*unused} == flags.keys() - settings.keys()
+    alone = {flag: flags[flag] for flag in settings}
+    used = config.AugmentationSettings("unused", augmentation=name, **alone)
+    assert not used.unused_parameters
 
 
 def test_policies_have_the_papers_defaults_and_flags_milder_ones():
