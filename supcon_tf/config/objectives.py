@@ -130,9 +130,13 @@ class ObjectiveSettings(Settings):
         used_by=_WITH_SUPCON,
     )
     """What the loss contrasts a positive with: sincere is one_positive."""
-    margin: float = setting(0.0, at_least=0, used_by=_WITH_SUPCON)
+    margin: float = setting(
+        0.0,
+        at_least=0,
+        used_by=_WITH_SUPCON | {"denominator": ("one_positive", "sincere")},
+    )
     """By how much, of z.z / tau, a positive is to be nearer than the negatives;
-    with --denominator=one_positive."""
+    with --denominator=sincere."""
     hardness: float = setting(0.0, at_least=0, used_by=_WITH_SUPCON)
     """How much more near negatives weigh than far ones."""
     spread: float = setting(

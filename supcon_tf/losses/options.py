@@ -46,7 +46,7 @@ class Options:
         inputs.require_at_least_0(margin=self.margin, hardness=self.hardness)
         exceptions.require(
             not self.margin or self.has_one_positive,
-            "`margin` must be 0 but with the denominator one_positive",
+            "`margin` must be 0 but with the denominator sincere",
             f"{self.margin} with {self.denominator}",
         )
         exceptions.require(

@@ -159,7 +159,10 @@ def test_options_that_do_not_go_together_are_refused():
             {"unsupervised_classes": (1,), "positives": "any"},
             "`unsupervised_classes` must be empty with `positives`",
         ),
-        ({"margin": 0.1}, "`margin` must be 0 but with the denominator one_p"),
+        (
+            {"margin": 0.1},
+            "`margin` must be 0 but with the denominator sincere",
+        ),
         ({"hardness": -1.0}, "`hardness` must be at least 0"),
     ):
         with pytest.raises(ValueError, match=message):

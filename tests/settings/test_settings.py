@@ -279,6 +279,7 @@ BROKEN = [
     ({"objective": "simclr", "num_views": 1}, "--num_views must be at least 2"),
     ({"label_smoothing": 0.1}, "left out with --objective=supcon: only ce can"),
     ({"objective": "npairs", "paco_alpha": 5.0}, "npairs: only paco, paco.ce"),
+    ({"margin": 1.0}, "with --denominator=all: only one_positive, sincere"),
     ({"data_service": "grpc://h:1", "auto_shard": "file"}, "must be element"),
     ({"objective": "bcl", "mixing": "mixup"}, "only supcon, ce, supcon.ce can"),
     ({"positives": "soft"}, "must be any, all or jaccard with --mixing=none"),
