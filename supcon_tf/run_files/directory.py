@@ -32,7 +32,6 @@ EXPORT_RECORD = "assets.extra/metadata.json"  # below export/<version>
 GALLERY_RECORD = "gallery.json"  # below galleries/<name>/<version>
 ENCODED_LABELS = "labels.npy"  # below encoded/<split>
 ENCODED_RECORD = "made_of.json"
-_MAX_NAMES = 5  # of images, in a message
 
 
 class RunDirectory:
@@ -533,7 +532,7 @@ class RunDirectory:
             raise exceptions.InvalidValue(
                 f"--resume must find the training images of {self.path}, got "
                 f"{len(names - train_ids)} others and {len(train_ids - names)} "
-                f"missing: {_listed(train_ids ^ names)}"
+                "missing: " + exceptions.listed(sorted(train_ids ^ names))
             )
 
     def check_trained_on(self, ids: Sequence[str]) -> None:
@@ -544,11 +543,12 @@ class RunDirectory:
         trained = self._trained_on()
         # Images may have moved into a train folder.
         missing = trained - set(ids) - {i.partition("/")[2] for i in ids}
-        if missing:
-            raise exceptions.InvalidValue(
-                f"the data must have the training images of {self.path}, got "
-                f"none of {len(missing)} of {len(trained)}: {_listed(missing)}"
-            )
+        exceptions.require(
+            not missing,
+            f"the data must have the training images of {self.path}",
+            f"none of {len(missing)} of {len(trained)}: "
+            + exceptions.listed(sorted(missing)),
+        )
 
     def check_unseen(self, ids: Sequence[str] | None) -> None:
         """Raises ValueError for test images that the run was trained on.
@@ -560,12 +560,11 @@ class RunDirectory:
         train_ids = self._trained_on()
         # An image may have moved into a test folder after the training.
         seen = {i for i in ids if {i, i.partition("/")[2]} & train_ids}
-        if seen:
-            raise exceptions.InvalidValue(
-                f"the test images must be none that {self.path} was trained "
-                f"on, got {len(seen)} of {len(ids)}: {_listed(seen)}"
-            )
-
+        exceptions.require(
+            not seen,
+            f"the test images must be none that {self.path} was trained on",
+            f"{len(seen)} of {len(ids)}: {exceptions.listed(sorted(seen))}",
+        )
         has_folder = ids[0].startswith(("test/", "val/"))
         if not train_ids and not has_folder:
             raise exceptions.InvalidValue(
@@ -584,11 +583,12 @@ class RunDirectory:
         trained = self._trained_on()
         names = {name.rpartition("/")[2] for name in trained}
         if names and names.isdisjoint(i.rpartition("/")[2] for i in ids):
+            listed = exceptions.listed(sorted(trained))
             raise exceptions.InvalidValue(
                 f"the data must have file names of the training images of "
                 f"{self.path}, by which training and test images are divided, "
-                f"got none of {len(trained)}: {_listed(trained)}; give the "
-                "files their former names, or train again"
+                f"got none of {len(trained)}: {listed}; give the files their "
+                "former names, or train again"
             )
 
     def trained_digests(self) -> np.ndarray:
@@ -647,8 +647,3 @@ def command(tool: str, **flags: object) -> str:
     """The command line of a tool with these flags."""
     flag_texts = (f"--{k}={shlex.quote(str(v))}" for k, v in flags.items())
     return f"python tools/{tool}.py {' '.join(flag_texts)}"
-
-
-def _listed(names: set[str]) -> str:
-    text = ", ".join(sorted(names)[:_MAX_NAMES])
-    return text + (", ..." if len(names) > _MAX_NAMES else "")
