@@ -22,8 +22,7 @@ from supcon_tf.disk import (
     rows,
 )
 from supcon_tf.host import trust
-from supcon_tf.run_files import outputs
-from supcon_tf.run_files.checkpoints import path_of, steps_in
+from supcon_tf.run_files import checkpoints, outputs
 from supcon_tf.run_files.contents import ANEW, read_metrics, write_arrays
 from supcon_tf.run_files.moved import moved_data
 from supcon_tf.settings import removed_flags
@@ -222,10 +221,8 @@ class RunDirectory:
 
     def made_of(self) -> dict[str, object]:
         """The `origins.recorded` of the newest checkpoint; {} before it."""
-        steps = steps_in(self.checkpoints)
-        if not steps:
-            return {}
-        return origins.recorded(path_of(self.checkpoints, steps[-1]))
+        newest = checkpoints.newest(self.checkpoints)
+        return {} if newest is None else origins.recorded(newest)
 
     def is_younger_than(self, other: RunDirectory) -> bool:
         """Whether this was begun after the other's newest checkpoint was saved.
@@ -234,10 +231,10 @@ class RunDirectory:
         files, which every copy keeps. False where these are missing.
         """
         newest = epath.Path(other.latest_checkpoint())
-        saved = files.state(newest / origins.PROGRESS)[1]
-        return files.state(self.classes_file)[
-            1
-        ] >= saved and self._last_start() >= max(1, other._last_start())
+        _, saved = files.state(newest / origins.PROGRESS)
+        _, begun = files.state(self.classes_file)
+        last_start = max(1, other._last_start())
+        return begun >= saved and self._last_start() >= last_start
 
     def _last_start(self) -> int:
         """The time of the last start of a training, seconds; 0 if unknown."""
@@ -270,8 +267,8 @@ class RunDirectory:
     def newest_identity(self) -> origins.Identity | None:
         """The identity of the checkpoint that the run has by now."""
         folder = self.best if self.best.exists() else self.checkpoints
-        steps = steps_in(folder)
-        return origins.identity(path_of(folder, steps[-1])) if steps else None
+        newest = checkpoints.newest(folder)
+        return None if newest is None else origins.identity(newest)
 
     def gallery_identity(self, name: str) -> dict[str, str] | None:
         """The digest of a gallery's record, which has those of its rows.
@@ -350,21 +347,21 @@ class RunDirectory:
         Raises:
           ValueError: there is no checkpoint.
         """
-        steps = steps_in(self.checkpoints)
-        if not steps:
+        newest = checkpoints.newest(self.checkpoints)
+        if newest is None:
             raise exceptions.InvalidValue(
                 f"{self.path} must hold a checkpoint, but has none: its "
                 "training has not come that far"
             )
-        return str(path_of(self.checkpoints, steps[-1]))
+        return str(newest)
 
     def best_checkpoint(self) -> str:
         """Path of the checkpoint of the best epoch; raises ValueError."""
-        steps = steps_in(self.best)
+        newest = checkpoints.newest(self.best)
         exceptions.require(
-            bool(steps), f"{self.best} must hold a checkpoint", "none"
+            newest is not None, f"{self.best} must hold a checkpoint", "none"
         )
-        return str(path_of(self.best, steps[-1]))
+        return str(newest)
 
     def check_free(self, overwrite: bool) -> None:
         """Raises ValueError where a run would mix with other files.
