@@ -9,12 +9,9 @@ import numpy as np
 
 from supcon_tf import exceptions
 from supcon_tf.data import image_files, partition, progress, sources
-from supcon_tf.disk import image_names
+from supcon_tf.disk import flagfiles, image_names
 
 _HINT = "; of a class of one image, that one is for training"
-
-# A file of each run directory; see `run_files`.
-_RUN_FILE = "settings.flags"
 
 # The folders of each class: several where systems spell its name in two ways.
 _Folders = dict[str, list[str]]
@@ -248,11 +245,11 @@ def _holds_runs(path: str) -> bool:
 
     A training in the folder of the images puts runs beside the classes.
     """
-    if os.path.exists(os.path.join(path, _RUN_FILE)):
+    if os.path.exists(os.path.join(path, flagfiles.RECORD)):
         return True
     listing = image_names.list_folder(path)
     return not listing.images and any(
-        os.path.exists(os.path.join(path, name, _RUN_FILE))
+        os.path.exists(os.path.join(path, name, flagfiles.RECORD))
         for name in listing.folders
     )
 

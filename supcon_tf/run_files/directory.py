@@ -53,7 +53,7 @@ class RunDirectory:
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = epath.Path(files.expanded(path))
-        self.settings_file = self.path / "settings.flags"
+        self.settings_file = self.path / flagfiles.RECORD
         self.classes_file = self.path / "classes.json"
         self.images_file = self.path / "images.json"
         self.checkpoints = self.path / "checkpoints"
