@@ -12,6 +12,7 @@ import tensorflow as tf
 from absl import logging
 
 from supcon_tf import exceptions
+from supcon_tf.defaults import STRATEGIES
 from supcon_tf.host import listening, proxies
 
 _TF_CONFIG_EXAMPLE = (
@@ -40,8 +41,7 @@ def make_strategy(
       ValueError: `name` is none of these, TF_CONFIG does not describe a
         cluster with this task in it, or the TPU cannot be reached.
     """
-    names = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
-    exceptions.require_one_of(names, "name", name)
+    exceptions.require_one_of(STRATEGIES, "name", name)
     if name == "tpu":
         return _tpu(tpu)
     is_auto = name == "auto"

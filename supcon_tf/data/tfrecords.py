@@ -11,16 +11,14 @@ from etils import epath
 
 from supcon_tf import exceptions
 from supcon_tf.data import cache, file_order, sources, tfrecord_index
+from supcon_tf.defaults import TFRECORD_FEATURES
 from supcon_tf.disk import files
-
-# Features of the image, of its labels, and of their names, as Model Garden has.
-FEATURES = "image/encoded", "image/class/label", "image/class/text"
 
 
 def load_tfrecords(
     data_dir: str | None,
     split: str,
-    tfrecord_features: Sequence[str] = FEATURES,
+    tfrecord_features: Sequence[str] = TFRECORD_FEATURES,
     shard: tuple[int, int] | None = None,
     check_images: bool = True,
     skip_bad_images: bool = False,
@@ -130,7 +128,7 @@ def _keys(
     They are of the file, the position in it, and the feature of the image.
     """
     # Without the name of the usual feature, keys of earlier versions are valid.
-    names = [] if feature == FEATURES[0] else [feature]
+    names = [] if feature == TFRECORD_FEATURES[0] else [feature]
     keys = [np.zeros(0, np.uint64)]
     for name, count in sorted(examples.items()):
         state = files.state(directory / name)
