@@ -128,41 +128,44 @@ def _json_rows(
         row_fields = row if isinstance(row, dict) else {}
         for column in wanted:
             if type(row_fields.get(column)) not in (str, int):
-                exceptions.require(
-                    False,
-                    f"{location} must have a {column}, a string or an integer",
-                    row_fields.get(
-                        column, f"the fields {', '.join(row_fields) or 'none'}"
-                    ),
+                names = f"the fields {', '.join(row_fields) or 'none'}"
+                raise exceptions.InvalidValue(
+                    f"{location} must have a {column}, a string or an integer, "
+                    f"got {row_fields.get(column, names)}"
                 )
         fields = [str(row_fields[column]) for column in wanted]
-        for column in optional:
-            if column not in row_fields:
-                fields.append(None)
-                continue
-            value = row_fields[column]
-            values = value if isinstance(value, list) else [value]
-            exceptions.require(
-                all(type(item) in (str, int, float) for item in values),
-                f"{location} must have strings or numbers for {column}",
-                value,
-            )
-            exceptions.require(
-                len(values) <= 1 or column == listed,
-                f"{location} must have one value for {column}; call the column "
-                f"{listed} for several values",
-                value,
-            )
-            texts = [*map(str, values)]
-            exceptions.require(
-                not isinstance(value, list)
-                or not any(SEPARATOR in text for text in texts),
-                f"{location} must have values without {SEPARATOR} in a list of "
-                f"{column}, as {SEPARATOR} separates labels",
-                value,
-            )
-            fields.append(SEPARATOR.join(texts))
+        fields += [
+            _joined(location, column, row_fields[column], listed)
+            if column in row_fields
+            else None
+            for column in optional
+        ]
         yield location, fields
+
+
+def _joined(location: str, column: str, value: object, listed: str) -> str:
+    """The text of an optional field: its value, or those of its list."""
+    values = value if isinstance(value, list) else [value]
+    exceptions.require(
+        all(type(item) in (str, int, float) for item in values),
+        f"{location} must have strings or numbers for {column}",
+        value,
+    )
+    exceptions.require(
+        len(values) <= 1 or column == listed,
+        f"{location} must have one value for {column}; call the column "
+        f"{listed} for several values",
+        value,
+    )
+    texts = [*map(str, values)]
+    exceptions.require(
+        not isinstance(value, list)
+        or not any(SEPARATOR in text for text in texts),
+        f"{location} must have values without {SEPARATOR} in a list of "
+        f"{column}, as {SEPARATOR} separates labels",
+        value,
+    )
+    return SEPARATOR.join(texts)
 
 
 def _table_rows(
@@ -195,8 +198,8 @@ def _table_rows(
     min_fields = 1 + max(column for column in columns if column is not None)
     for location, row in rows:
         if len(row) < min_fields:
-            exceptions.require(
-                False, f"{location} must have {min_fields} fields", len(row)
+            raise exceptions.InvalidValue(
+                f"{location} must have {min_fields} fields, got {len(row)}"
             )
         if num_fields is None:
             num_fields = len(row)
