@@ -18,7 +18,7 @@ _Folders = dict[str, list[str]]
 
 
 def load_folder(
-    data_dir: str | None,
+    data_dir: str,
     split: str,
     test_fraction: float,
     split_seed: int,
@@ -35,11 +35,6 @@ def load_folder(
     Raises:
       ValueError: the folder, a class or a file is not as described there.
     """
-    exceptions.require(
-        data_dir is not None,
-        "`data_dir` must be given for the dataset `folder`",
-        None,
-    )
     exceptions.require(
         os.path.isdir(data_dir), "`data_dir` must be a folder", data_dir
     )

@@ -158,6 +158,11 @@ def load(
         dataset,
     )
     arguments = datasets.KINDS[kind].takes
+    exceptions.require(
+        data_dir is not None or not datasets.KINDS[kind].needs_path,
+        f"`data_dir` must be given for the dataset `{dataset}`",
+        None,
+    )
     for name, (default, exception) in _RARE_ARGUMENTS.items():
         exceptions.require(
             name in arguments or options[name] == default,

@@ -41,7 +41,7 @@ class _Table:
 
 
 def load_manifest(
-    data_dir: str | None,
+    data_dir: str,
     split: str,
     test_fraction: float,
     split_seed: int,
@@ -65,11 +65,6 @@ def load_manifest(
         file twice or a missing file; or the test split has seen and unseen
         labels.
     """
-    exceptions.require(
-        data_dir is not None,
-        "`data_dir` must be the file for the dataset `manifest`",
-        None,
-    )
     table = _read(data_dir)
     is_train, is_test = _train_and_test(
         data_dir, table, test_fraction, split_seed, split_by

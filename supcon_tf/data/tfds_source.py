@@ -32,11 +32,11 @@ def load_tfds(
     dataset: str,
     split: str,
     data_dir: str | None,
-    shard: tuple[int, int] | None = None,
-    channels: int = 3,
-    tfds_split: str | None = None,
-    check_images: bool = True,
-    skip_bad_images: bool = False,
+    shard: tuple[int, int] | None,
+    channels: int,
+    tfds_split: str | None,
+    check_images: bool,
+    skip_bad_images: bool,
 ) -> sources.Source:
     """Loads one split of a TFDS set; see `loading.load`.
 

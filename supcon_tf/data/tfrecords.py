@@ -16,12 +16,12 @@ from supcon_tf.disk import files
 
 
 def load_tfrecords(
-    data_dir: str | None,
+    data_dir: str,
     split: str,
-    tfrecord_features: Sequence[str] = TFRECORD_FEATURES,
-    shard: tuple[int, int] | None = None,
-    check_images: bool = True,
-    skip_bad_images: bool = False,
+    tfrecord_features: Sequence[str],
+    shard: tuple[int, int] | None,
+    check_images: bool,
+    skip_bad_images: bool,
 ) -> sources.Source:
     """Loads one split of a directory of TFRecord files.
 
@@ -46,9 +46,9 @@ def load_tfrecords(
         files than workers in `shard`.
     """
     exceptions.require(
-        data_dir is not None and len(tfrecord_features) == 3,
-        "`data_dir` and three `tfrecord_features` must be given for tfrecord",
-        f"{data_dir} and {tfrecord_features}",
+        len(tfrecord_features) == 3,
+        "`tfrecord_features` must be three names",
+        tfrecord_features,
     )
     directory = epath.Path(data_dir)
     index = tfrecord_index.read_index(directory, tuple(tfrecord_features))
