@@ -178,23 +178,7 @@ def _table_rows(
     else:
         location, header = next(rows, (f"{file.name}:1", []))
         num_fields = len(header)
-        header = _match_case(header, (*wanted, *optional))
-        for column in wanted:
-            exceptions.require(
-                column in header,
-                f"{location}, the header, must have a column {column}; rename "
-                "one, or number the columns of texts without a header from 0",
-                ", ".join(header),
-            )
-        for column in (*wanted, *optional):
-            exceptions.require(
-                header.count(column) <= 1,
-                f"{location}, the header, must have one column {column}; "
-                "rename those that are not to be read",
-                ", ".join(header),
-            )
-        columns = [header.index(column) for column in wanted]
-        columns += [header.index(c) if c in header else None for c in optional]
+        columns = _find_columns(location, header, wanted, optional)
     min_fields = 1 + max(column for column in columns if column is not None)
     for location, row in rows:
         if len(row) < min_fields:
@@ -215,6 +199,38 @@ def _table_rows(
             location,
             [None if column is None else row[column] for column in columns],
         )
+
+
+def _find_columns(
+    location: str,
+    header: list[str],
+    wanted: Sequence[str],
+    optional: Sequence[str],
+) -> list[int | None]:
+    """The position of each column in a header; None for one that it lacks.
+
+    Raises:
+      ValueError: a wanted column is missing, or there are several of a name.
+    """
+    header = _match_case(header, (*wanted, *optional))
+    for column in wanted:
+        exceptions.require(
+            column in header,
+            f"{location}, the header, must have a column {column}; rename one, "
+            "or number the columns of texts without a header from 0",
+            ", ".join(header),
+        )
+    for column in (*wanted, *optional):
+        exceptions.require(
+            header.count(column) <= 1,
+            f"{location}, the header, must have one column {column}; rename "
+            "those that are not to be read",
+            ", ".join(header),
+        )
+    return [
+        header.index(column) if column in header else None
+        for column in (*wanted, *optional)
+    ]
 
 
 def _refuse_length(
