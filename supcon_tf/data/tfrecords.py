@@ -53,12 +53,7 @@ def load_tfrecords(
     directory = epath.Path(data_dir)
     index = tfrecord_index.read_index(directory, tuple(tfrecord_features))
     names, (part, count) = sorted(index.examples[split]), shard or (0, 1)
-    exceptions.require(
-        0 <= part < count <= len(names),
-        "`shard` must be (index, count), 0 <= index < count, of at most the "
-        f"{len(names)} files of {directory} ({split})",
-        f"{shard}; sharing by element has no such limit",
-    )
+    file_order.check_shard((part, count), len(names), f"{directory} ({split})")
     records = functools.partial(
         tfrecord_index.records, directory, index.compression
     )
