@@ -398,10 +398,8 @@ def room_for(path: epath.Path) -> Iterator[None]:
         reason = exceptions.no_room(error)
         if reason is None:
             raise
-        raise exceptions.NotSaved(
-            f"{path} could not be written: {reason}. Free some space, and run "
-            "the same command again"
-        ) from error
+        message = exceptions.not_written(path, reason)
+        raise exceptions.NotSaved(message) from error
 
 
 def allocate(path: epath.PathLike, size: int) -> None:
