@@ -169,7 +169,8 @@ def _reader(
     values, names = zip(*index.labels[split], strict=True)
     is_text = isinstance(values[0], str)
     values = tf.constant(values, tf.string if is_text else tf.int64)
-    classes = tf.constant([class_names.index(name) for name in names])
+    label_of = {name: label for label, name in enumerate(class_names)}
+    classes = tf.constant([label_of[name] for name in names])
     image, label, _ = index.features
     parse = tfrecord_index.parser((image, tf.string), (label, values.dtype))
 
