@@ -73,7 +73,7 @@ def load_tfrecords(
     mean, weights = 1.0, index.weights.get(split)
     if weights is not None:
         weights = np.array(weights, np.float32)[positions]
-        mean = weights.mean()
+        mean = weights.mean() or 1.0  # where only weights of 0 are left
         weights = weights / mean
     class_names = index.class_names(split, directory)
     return sources.Source(
