@@ -1,7 +1,6 @@
 """The kinds of data sets, and the arguments of each.
 
-Settings check all arguments, and `data.load` checks `takes`. This module needs
-no TensorFlow.
+Settings and `data.load` check the arguments. This module needs no TensorFlow.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ class Kind:
 
     Attributes:
       takes: the arguments of `data.load` that its loader takes.
-      needs_path: whether settings must give `data_dir`; the loader refuses
-        None.
+      needs_path: whether `data_dir` must be given.
       suffixes: ends of the names of files that are such data sets.
       skips_images: whether a run may leave bad images out.
     """

@@ -12,6 +12,7 @@ import tensorflow as tf
 from absl import logging
 
 from supcon_tf import exceptions
+from supcon_tf.defaults import STRATEGIES
 from supcon_tf.host import listening, proxies
 
 _TF_CONFIG_EXAMPLE = (
@@ -40,8 +41,7 @@ def make_strategy(
       ValueError: `name` is none of these, TF_CONFIG does not describe a
         cluster with this task in it, or the TPU cannot be reached.
     """
-    names = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
-    exceptions.require_one_of(names, "name", name)
+    exceptions.require_one_of(STRATEGIES, "name", name)
     if name == "tpu":
         return _tpu(tpu)
     is_auto = name == "auto"
@@ -60,8 +60,9 @@ def make_strategy(
 def _multi_worker() -> tf.distribute.Strategy:
     """The machines of TF_CONFIG; must come before any computation."""
     machines = _machines()  # checks them: TensorFlow would wait for ever
+    hosts = sorted({address.rpartition(":")[0] for address in machines})
     proxies.go_around()
-    for host in (address.rpartition(":")[0] for address in machines):
+    for host in hosts:
         if proxy := proxies.used_by_grpc(host):
             logging.warning("%s of TF_CONFIG is asked%s", host, proxy)
     implementations = tf.distribute.experimental.CommunicationImplementation
@@ -70,8 +71,7 @@ def _multi_worker() -> tf.distribute.Strategy:
         if tf.config.list_physical_devices("GPU")
         else implementations.RING
     )
-    hosts = {address.rpartition(":")[0] for address in machines}
-    with listening.opened("this worker of TF_CONFIG", *sorted(hosts)):
+    with listening.opened("this worker of TF_CONFIG", *hosts):
         return tf.distribute.MultiWorkerMirroredStrategy(
             communication_options=options
         )

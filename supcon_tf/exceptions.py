@@ -113,6 +113,12 @@ def no_room(error: BaseException) -> str | None:
     return None
 
 
+def not_written(path: object, reason: str) -> str:
+    """The line on a full disk, by `no_room`; `path` is None if not known."""
+    subject = f"{path} could not be written: " if path else ""
+    return f"{subject}{reason}. Free some space, and run the same command again"
+
+
 def require(holds: bool, rule: str, value: object) -> None:
     """Raises ValueError "<rule>, got <value>" unless `holds`.
 

@@ -81,7 +81,7 @@ def check(images: tf.Tensor) -> tf.Tensor:
     images = tf.convert_to_tensor(images)
     if not images.dtype.is_floating or getattr(_LOCAL, "is_trusted", False):
         return images
-    low, high, are_wrong = _range(images)
+    low, high, are_wrong = value_range(images)
     if tf.executing_eagerly():
         _require(not are_wrong, low, high)
         return images
@@ -135,8 +135,8 @@ def _require(holds: bool, low: float, high: float) -> None:
     exceptions.require(holds, _RULE, f"{float(low):g} to {float(high):g}")
 
 
-def _range(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Least and largest value, and whether the images are of another range."""
+def value_range(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Least and largest value, and whether the images were scaled."""
     values = tf.cast(images, tf.float32)
     low, high = tf.reduce_min(values), tf.reduce_max(values)
     has_fractions = tf.reduce_any(values != tf.round(values))
@@ -159,6 +159,6 @@ def _check_batch(
     was_right: tf.Tensor, batch: object
 ) -> tuple[tf.Tensor, object]:
     """A step of `Dataset.scan`: a black batch may come after others."""
-    low, high, are_wrong = _range(_images(batch))
+    low, high, are_wrong = value_range(_images(batch))
     batch = _assert_range(batch, was_right | ~are_wrong, low, high)
     return was_right | (high > _LARGEST_NORMALISED), batch

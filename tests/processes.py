@@ -6,6 +6,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+import numpy as np
+import tensorflow as tf
+
 from supcon_tf import run_files
 from tests import forks
 
@@ -106,3 +109,14 @@ def wait_until(
                 raise AssertionError("".join(process.communicate())[-3000:])
         assert time.monotonic() < until
         time.sleep(0.0005)
+
+
+def variables(run_dir: pathlib.Path) -> dict[str, np.ndarray]:
+    """Every tensor of the newest checkpoint: weights, optimizer."""
+    newest = run_files.RunDirectory(run_dir).latest_checkpoint()
+    reader = tf.train.load_checkpoint(f"{newest}/variables")
+    return {
+        name: reader.get_tensor(name)
+        for name in reader.get_variable_to_shape_map()
+        if name != "_CHECKPOINTABLE_OBJECT_GRAPH"
+    }

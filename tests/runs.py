@@ -86,12 +86,23 @@ def image_settings(run_dir, data_dir, **overrides):
     )
 
 
+def linear_settings(run_dir, **overrides):
+    """A stage 2 on representations that are computed once."""
+    views = {"crop_area": (), "horizontal_flip": False}
+    options = {"batch_size": 16, **views, **overrides}
+    return config.LinearSettings(str(run_dir), **options)
+
+
+def evaluation_settings(run_dir, **overrides):
+    """An evaluation of numbers alone: pictures take longest."""
+    pictures = {"sample_images": 0, "plotted_images": 0}
+    return config.EvaluateSettings(str(run_dir), **pictures, **overrides)
+
+
 def train_on_images(path, data_dir):
     """Both stages."""
     training.pretrain(image_settings(path, data_dir))
-    constant = {"crop_area": (), "horizontal_flip": False}  # views
-    options = {"epochs": 20, "batch_size": 16, **constant}
-    training.train_linear(config.LinearSettings(str(path), **options))
+    training.train_linear(linear_settings(path, epochs=20))
 
 
 def evaluate_images(path, source):

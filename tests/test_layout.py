@@ -27,7 +27,7 @@ BELOW = {
     "datasets": {"disk", "host"},
     "host": {"disk"},
     "settings": {"disk", "host"},
-    "distribute": {"host"},
+    "distribute": {"defaults", "host"},
     "run_files": {"disk", "host", "settings"},
     "config": {
         *("datasets", "defaults", "disk", "host", "run_files", "settings"),

@@ -121,14 +121,11 @@ def _line_for(
         return re.sub(f"`({'|'.join(names)})`", r"--\1", str(error))
     path = getattr(error, "filename", None)
     is_path = isinstance(path, str | os.PathLike)
-    if full := exceptions.no_room(error):
+    if reason := exceptions.no_room(error):
         # TensorFlow's errors have the path in their text alone.
-        match = re.search(rf"(\S+); {full}", str(error))
+        match = re.search(rf"(\S+); {reason}", str(error))
         path = path if is_path else match and match[1]
-        subject = f"{path} could not be written: " if path else ""
-        return (
-            f"{subject}{full}. Free some space, and run the same command again"
-        )
+        return exceptions.not_written(path, reason)
     if not isinstance(error, OSError):
         return None
     if isinstance(error, FileNotFoundError) or not is_path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from supcon_tf import exceptions
+from supcon_tf import defaults, exceptions
 from supcon_tf.config import images, objectives, running, stages, texts
 from supcon_tf.host import trust
 from supcon_tf.settings import Settings, field_of, setting
@@ -51,7 +51,7 @@ class EvaluateSettings(
     strategy: str = setting(
         "auto",
         choices=tuple(
-            name for name in running.STRATEGIES if name != "multi_worker"
+            name for name in defaults.STRATEGIES if name != "multi_worker"
         ),
     )
     """Distribution: one device, all devices of this machine (mirrored), a TPU

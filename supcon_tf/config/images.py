@@ -37,7 +37,7 @@ class DataSettings(Settings):
     """Folder of the images, manifest, folder of TFRecord files, or of the
     prepared TFDS sets."""
     tfrecord_features: tuple[str, ...] = setting(
-        ("image/encoded", "image/class/label", "image/class/text"),
+        defaults.TFRECORD_FEATURES,
         must=("be three names, got {}", lambda names: len(names) == 3),
         used_by={"dataset": ("tfrecord",)},
     )
@@ -63,7 +63,7 @@ class DataSettings(Settings):
     other files there are."""
     split_seed: int = setting(0, at_least=0)
     """Seed of that split."""
-    split_by: str = setting("image", choices=("image", "class"))
+    split_by: str = setting("image", choices=defaults.SPLIT_BY)
     """What that split holds out: images of every class, or whole classes, which
     training never sees; tools/evaluate.py then measures retrieval among their
     images."""

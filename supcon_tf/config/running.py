@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 from itertools import pairwise
 
-from supcon_tf import exceptions
+from supcon_tf import defaults, exceptions
 from supcon_tf.settings import Settings, setting, to_text
 
-STRATEGIES = ("auto", "one_device", "mirrored", "multi_worker", "tpu")
 WITH_TPU = {"strategy": ("tpu",)}
 _LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 _DISPATCHER_ROLES = {"role": ("all", "dispatcher")}
@@ -178,7 +177,7 @@ class DeviceSettings(Settings):
     """Strategy, precision and what feeds them."""
 
     strategy: str = setting(
-        "auto", choices=STRATEGIES, resumable=True, common=True
+        "auto", choices=defaults.STRATEGIES, resumable=True, common=True
     )
     """Distribution: one device, all devices of this machine (mirrored), the
     machines of TF_CONFIG (multi_worker), a TPU (tpu), or by what is there

@@ -179,12 +179,12 @@ def _to_uint8(images: tf.Tensor) -> tf.Tensor:
     """Images as uint8; floats that are not in 0..255 are an error."""
     if images.dtype == tf.uint8:
         return images
-    values = tf.cast(images, tf.float32)
-    low, high = tf.reduce_min(values), tf.reduce_max(values)
-    has_fractions = tf.reduce_any(values != tf.round(values))
-    is_valid = ~pixels.are_scaled(low, high, has_fractions)
+    low, high, are_scaled = pixels.value_range(images)
     # Resizing may overshoot.
-    is_valid &= (low >= -_OVERSHOOT) & (high <= 255 + _OVERSHOOT)
-    check = tf.debugging.Assert(is_valid, [f"{_RULE}, got", low, "to", high])
+    is_inside = (low >= -_OVERSHOOT) & (high <= 255 + _OVERSHOOT)
+    check = tf.debugging.Assert(
+        ~are_scaled & is_inside, [f"{_RULE}, got", low, "to", high]
+    )
     with tf.control_dependencies([check]):
-        return tf.saturate_cast(tf.round(values), tf.uint8)
+        values = tf.round(tf.cast(images, tf.float32))
+        return tf.saturate_cast(values, tf.uint8)

@@ -89,3 +89,14 @@ def fields(
         "fingerprint": lambda: sources.fingerprint(make_keys()[positions]),
     }
     return record_fields | inspected_fields, positions
+
+
+def check_shard(shard: tuple[int, int], num_files: int, set_name: str) -> None:
+    """Raises ValueError for a worker without a file of its own."""
+    index, count = shard
+    exceptions.require(
+        0 <= index < count <= num_files,
+        "`shard` must be (index, count), 0 <= index < count, of at most the "
+        f"{num_files} files of {set_name}",
+        f"{shard}; sharing by element has no such limit",
+    )

@@ -9,19 +9,16 @@ import numpy as np
 
 from supcon_tf import exceptions
 from supcon_tf.data import image_files, partition, progress, sources
-from supcon_tf.disk import image_names
+from supcon_tf.disk import flagfiles, image_names
 
 _HINT = "; of a class of one image, that one is for training"
-
-# A file of each run directory; see `run_files`.
-_RUN_FILE = "settings.flags"
 
 # The folders of each class: several where systems spell its name in two ways.
 _Folders = dict[str, list[str]]
 
 
 def load_folder(
-    data_dir: str | None,
+    data_dir: str,
     split: str,
     test_fraction: float,
     split_seed: int,
@@ -38,11 +35,6 @@ def load_folder(
     Raises:
       ValueError: the folder, a class or a file is not as described there.
     """
-    exceptions.require(
-        data_dir is not None,
-        "`data_dir` must be given for the dataset `folder`",
-        None,
-    )
     exceptions.require(
         os.path.isdir(data_dir), "`data_dir` must be a folder", data_dir
     )
@@ -248,11 +240,11 @@ def _holds_runs(path: str) -> bool:
 
     A training in the folder of the images puts runs beside the classes.
     """
-    if os.path.exists(os.path.join(path, _RUN_FILE)):
+    if os.path.exists(os.path.join(path, flagfiles.RECORD)):
         return True
     listing = image_names.list_folder(path)
     return not listing.images and any(
-        os.path.exists(os.path.join(path, name, _RUN_FILE))
+        os.path.exists(os.path.join(path, name, flagfiles.RECORD))
         for name in listing.folders
     )
 

@@ -36,7 +36,7 @@ def make_source(
 
     Args:
       name: of the source.
-      split: "train" or "test".
+      split: "train", "test" or "validation".
       class_names: in the order of the labels.
       root: folder of the files.
       paths: of the files, relative to `root` or whole, such as gs://.

@@ -6,11 +6,10 @@ import dataclasses
 import os
 from collections.abc import Sequence
 
-from supcon_tf import datasets, exceptions
+from supcon_tf import datasets, defaults, exceptions
 from supcon_tf.data import (
     folder,
     manifest,
-    partition,
     sources,
     tfds_source,
     tfrecords,
@@ -76,7 +75,7 @@ def load(
     shard: tuple[int, int] | None = None,
     channels: int = 3,
     tfds_split: str | None = None,
-    tfrecord_features: Sequence[str] = tfrecords.FEATURES,
+    tfrecord_features: Sequence[str] = defaults.TFRECORD_FEATURES,
 ) -> sources.Source:
     """Loads one split of a data set by name.
 
@@ -133,7 +132,7 @@ def load(
     options = dict(locals())
     split = "validation" if split == "val" else split
     exceptions.require_one_of(("train", "test", "validation"), "split", split)
-    exceptions.require_one_of(partition.SPLIT_BY, "split_by", split_by)
+    exceptions.require_one_of(defaults.SPLIT_BY, "split_by", split_by)
     exceptions.require(
         check_images or not skip_bad_images,
         "`check_images` must be True for `skip_bad_images` to find the bad "
@@ -159,6 +158,11 @@ def load(
         dataset,
     )
     arguments = datasets.KINDS[kind].takes
+    exceptions.require(
+        data_dir is not None or not datasets.KINDS[kind].needs_path,
+        f"`data_dir` must be given for the dataset `{dataset}`",
+        None,
+    )
     for name, (default, exception) in _RARE_ARGUMENTS.items():
         exceptions.require(
             name in arguments or options[name] == default,

@@ -41,7 +41,7 @@ class _Table:
 
 
 def load_manifest(
-    data_dir: str | None,
+    data_dir: str,
     split: str,
     test_fraction: float,
     split_seed: int,
@@ -65,11 +65,6 @@ def load_manifest(
         file twice or a missing file; or the test split has seen and unseen
         labels.
     """
-    exceptions.require(
-        data_dir is not None,
-        "`data_dir` must be the file for the dataset `manifest`",
-        None,
-    )
     table = _read(data_dir)
     is_train, is_test = _train_and_test(
         data_dir, table, test_fraction, split_seed, split_by
@@ -185,8 +180,8 @@ def _read(path: str) -> _Table:
         spelling = _one_spelling(name)
         _check_path(line, name, spelling in earlier)
         if labels is None and not (label or "").strip():
-            exceptions.require(
-                False, f"{line} must have a label or labels", repr(label)
+            raise exceptions.InvalidValue(
+                f"{line} must have a label or labels, got {label!r}"
             )
         if label is not None and labels is not None:
             raise exceptions.InvalidValue(
@@ -194,8 +189,9 @@ def _read(path: str) -> _Table:
                 f"{labels!r}: rename the column that is not to be learnt"
             )
         if split is not None and partition.split_of(split) is None:
-            rule = f"{line} must have a split of {partition.NAMES}"
-            exceptions.require(False, rule, repr(split))
+            raise exceptions.InvalidValue(
+                f"{line} must have a split of {partition.NAMES}, got {split!r}"
+            )
         is_multi_label |= labels is not None
         text = (label if labels is None else labels).strip()
         text = unicodedata.normalize("NFC", text)
@@ -219,7 +215,7 @@ def _check_path(line: str, name: str, is_repeated: bool) -> None:
     """Raises ValueError for an empty, repeated or unreadable path."""
     if not name or is_repeated:
         rule = "a path" if not name else "another path than those before"
-        exceptions.require(False, f"{line} must have {rule}", repr(name))
+        raise exceptions.InvalidValue(f"{line} must have {rule}, got {name!r}")
     scheme, is_address, _ = name.partition("://")
     if is_address and scheme not in tf.io.gfile.get_registered_schemes():
         raise exceptions.InvalidValue(
@@ -321,7 +317,7 @@ def _train_and_test(
         return ~is_test, is_test
     labels = table.fields
     if table.is_multi_label:
-        label_lists = [label_fields.split(text, True) for text in table.texts]
+        label_lists = _label_lists(table)
         names = dict.fromkeys(itertools.chain.from_iterable(label_lists))
         class_ids = {name: label for label, name in enumerate(names)}
         labels = label_fields.multi_hot(label_lists, class_ids)[labels]

@@ -24,7 +24,6 @@ _SPLITS = {
     "validation": "val",
 }
 NAMES = "train and test (or val)"
-SPLIT_BY = "image", "class"
 _LEAST_CLASSES = 2  # of a split: among one class, retrieval is always right
 
 

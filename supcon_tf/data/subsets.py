@@ -156,10 +156,9 @@ def select_classes(
         "`source` must have one label per example to be divided by class",
         "several",
     )
-    new_labels = np.full(len(source.class_names), -1)
-    for label, name in enumerate(names):
-        new_labels[source.class_names.index(name)] = label
-    labels = new_labels[labels_of(source)]
+    label_of = {name: label for label, name in enumerate(names)}
+    new_labels = [label_of.get(name, -1) for name in source.class_names]
+    labels = np.array(new_labels)[labels_of(source)]
     positions = np.flatnonzero(labels >= 0)
     exceptions.require(
         len(positions) > 0,

@@ -32,11 +32,11 @@ def load_tfds(
     dataset: str,
     split: str,
     data_dir: str | None,
-    shard: tuple[int, int] | None = None,
-    channels: int = 3,
-    tfds_split: str | None = None,
-    check_images: bool = True,
-    skip_bad_images: bool = False,
+    shard: tuple[int, int] | None,
+    channels: int,
+    tfds_split: str | None,
+    check_images: bool,
+    skip_bad_images: bool,
 ) -> sources.Source:
     """Loads one split of a TFDS set; see `loading.load`.
 
@@ -289,10 +289,6 @@ def _input_context(
         return None
     index, count = shard
     num_files = builder.info.splits[split_name].num_shards
-    exceptions.require(
-        0 <= index < count <= num_files,
-        "`shard` must be (index, count), 0 <= index < count, of at most the "
-        f"{num_files} files of {builder.info.full_name} ({split_name})",
-        f"{shard}; sharing by element has no such limit",
-    )
+    set_name = f"{builder.info.full_name} ({split_name})"
+    file_order.check_shard(shard, num_files, set_name)
     return tf.distribute.InputContext(count, index, count)

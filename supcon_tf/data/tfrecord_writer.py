@@ -12,7 +12,8 @@ import tensorflow as tf
 from etils import epath
 
 from supcon_tf import exceptions, tracing
-from supcon_tf.data import partition, sources, tfrecord_index, tfrecords
+from supcon_tf.data import partition, sources, tfrecord_index
+from supcon_tf.defaults import TFRECORD_FEATURES
 from supcon_tf.disk import files
 
 _PLAN = ".plan.json"  # by which a call goes on with one that was stopped
@@ -78,7 +79,7 @@ def write_tfrecords(
     for split, source in splits.items():
         _write_split(directory, sizes[split], source, first[split], seed, tell)
     index = tfrecord_index.read_index(
-        directory, tfrecords.FEATURES, train.is_multi_label
+        directory, TFRECORD_FEATURES, train.is_multi_label
     )
     # Facts that the records lack, such as classes without an image.
     dataclasses.replace(
@@ -184,7 +185,7 @@ def _example(
         tf.train.Feature(int64_list=tf.train.Int64List(value=labels)),
         tf.train.Feature(bytes_list=tf.train.BytesList(value=names)),
     )
-    feature = dict(zip(tfrecords.FEATURES, values, strict=True))
+    feature = dict(zip(TFRECORD_FEATURES, values, strict=True))
     if weight is not None:
         numbers = tf.train.FloatList(value=[weight])
         feature[tfrecord_index.WEIGHT] = tf.train.Feature(float_list=numbers)

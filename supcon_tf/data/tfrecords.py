@@ -11,19 +11,17 @@ from etils import epath
 
 from supcon_tf import exceptions
 from supcon_tf.data import cache, file_order, sources, tfrecord_index
+from supcon_tf.defaults import TFRECORD_FEATURES
 from supcon_tf.disk import files
-
-# Features of the image, of its labels, and of their names, as Model Garden has.
-FEATURES = "image/encoded", "image/class/label", "image/class/text"
 
 
 def load_tfrecords(
-    data_dir: str | None,
+    data_dir: str,
     split: str,
-    tfrecord_features: Sequence[str] = FEATURES,
-    shard: tuple[int, int] | None = None,
-    check_images: bool = True,
-    skip_bad_images: bool = False,
+    tfrecord_features: Sequence[str],
+    shard: tuple[int, int] | None,
+    check_images: bool,
+    skip_bad_images: bool,
 ) -> sources.Source:
     """Loads one split of a directory of TFRecord files.
 
@@ -48,19 +46,14 @@ def load_tfrecords(
         files than workers in `shard`.
     """
     exceptions.require(
-        data_dir is not None and len(tfrecord_features) == 3,
-        "`data_dir` and three `tfrecord_features` must be given for tfrecord",
-        f"{data_dir} and {tfrecord_features}",
+        len(tfrecord_features) == 3,
+        "`tfrecord_features` must be three names",
+        tfrecord_features,
     )
     directory = epath.Path(data_dir)
     index = tfrecord_index.read_index(directory, tuple(tfrecord_features))
     names, (part, count) = sorted(index.examples[split]), shard or (0, 1)
-    exceptions.require(
-        0 <= part < count <= len(names),
-        "`shard` must be (index, count), 0 <= index < count, of at most the "
-        f"{len(names)} files of {directory} ({split})",
-        f"{shard}; sharing by element has no such limit",
-    )
+    file_order.check_shard((part, count), len(names), f"{directory} ({split})")
     records = functools.partial(
         tfrecord_index.records, directory, index.compression
     )
@@ -80,7 +73,7 @@ def load_tfrecords(
     mean, weights = 1.0, index.weights.get(split)
     if weights is not None:
         weights = np.array(weights, np.float32)[positions]
-        mean = weights.mean()
+        mean = weights.mean() or 1.0  # where only weights of 0 are left
         weights = weights / mean
     class_names = index.class_names(split, directory)
     return sources.Source(
@@ -130,7 +123,7 @@ def _keys(
     They are of the file, the position in it, and the feature of the image.
     """
     # Without the name of the usual feature, keys of earlier versions are valid.
-    names = [] if feature == FEATURES[0] else [feature]
+    names = [] if feature == TFRECORD_FEATURES[0] else [feature]
     keys = [np.zeros(0, np.uint64)]
     for name, count in sorted(examples.items()):
         state = files.state(directory / name)
@@ -176,7 +169,8 @@ def _reader(
     values, names = zip(*index.labels[split], strict=True)
     is_text = isinstance(values[0], str)
     values = tf.constant(values, tf.string if is_text else tf.int64)
-    classes = tf.constant([class_names.index(name) for name in names])
+    label_of = {name: label for label, name in enumerate(class_names)}
+    classes = tf.constant([label_of[name] for name in names])
     image, label, _ = index.features
     parse = tfrecord_index.parser((image, tf.string), (label, values.dtype))
 

@@ -67,7 +67,7 @@ def expanded(path: str | os.PathLike[str], argument: str = "path") -> str:
 
 def whole(path: str) -> str:
     """The absolute path of a local path; other paths do not change."""
-    return path if "://" in path else os.path.abspath(path)
+    return os.path.abspath(path) if leftovers.is_local(path) else path
 
 
 @contextlib.contextmanager
@@ -124,7 +124,7 @@ def write_json(
 
 
 def read_json(
-    path: epath.Path | pathlib.Path, absent: JsonType, remedy: str = ""
+    path: epath.Path | pathlib.Path, absent: JsonType, remedy: str = _DAMAGED
 ) -> JsonType:
     """The content of a JSON file; `absent` for no such file.
 
@@ -136,7 +136,7 @@ def read_json(
     Raises:
       ValueError: the file cannot be read as JSON of that type.
     """
-    with readable(path, remedy or _DAMAGED):
+    with readable(path, remedy):
         try:
             if not path.exists():
                 return absent
@@ -152,7 +152,7 @@ def read_json(
 
 
 @contextlib.contextmanager
-def readable(path: epath.PathLike, remedy: str = "") -> Iterator[None]:
+def readable(path: epath.PathLike, remedy: str = _DAMAGED) -> Iterator[None]:
     """Makes the error of a damaged file name it.
 
     Raises:
@@ -170,8 +170,7 @@ def readable(path: epath.PathLike, remedy: str = "") -> Iterator[None]:
 
 def _damage_message(path: epath.PathLike, damage: str, remedy: str) -> str:
     return (
-        f"{path} must be as it was written, but is damaged: {damage}. "
-        f"{remedy or _DAMAGED}"
+        f"{path} must be as it was written, but is damaged: {damage}. {remedy}"
     )
 
 
@@ -214,7 +213,7 @@ def check_writable(argument: str, path: epath.PathLike) -> None:
         be written; or a path that is not local has characters of a pattern to
         TensorFlow.
     """
-    if "://" in str(path):
+    if not leftovers.is_local(path):
         _check_literal(f"`{argument}`", path)
         return
     existing, missing = pathlib.Path(path).absolute(), []
@@ -240,8 +239,9 @@ def is_regular(path: epath.PathLike) -> bool:
 
     `epath.Path.is_file` is true for pipes and devices, which may never end.
     """
-    is_local = "://" not in str(path)
-    return os.path.isfile(path) if is_local else epath.Path(path).is_file()
+    if leftovers.is_local(path):
+        return os.path.isfile(path)
+    return epath.Path(path).is_file()
 
 
 def state(path: epath.PathLike) -> list[int]:
@@ -249,7 +249,7 @@ def state(path: epath.PathLike) -> list[int]:
 
     The time is in ns, of a remote file in seconds.
     """
-    if "://" in str(path):
+    if not leftovers.is_local(path):
         status = epath.Path(path).stat()
         return [status.length, int(status.mtime)]
     status = os.stat(path)
@@ -304,7 +304,7 @@ def literal(directory: epath.PathLike) -> str:
 def _check_literal(argument: str, path: epath.PathLike) -> None:
     """Raises ValueError for a pattern in a path that is not local."""
     exceptions.require(
-        "://" not in str(path) or not _PATTERN.search(str(path)),
+        leftovers.is_local(path) or not _PATTERN.search(str(path)),
         f"{argument} must have none of * ? [ \\, which TensorFlow takes for "
         "a pattern, where it is not local",
         path,
@@ -398,10 +398,8 @@ def room_for(path: epath.Path) -> Iterator[None]:
         reason = exceptions.no_room(error)
         if reason is None:
             raise
-        raise exceptions.NotSaved(
-            f"{path} could not be written: {reason}. Free some space, and run "
-            "the same command again"
-        ) from error
+        message = exceptions.not_written(path, reason)
+        raise exceptions.NotSaved(message) from error
 
 
 def allocate(path: epath.PathLike, size: int) -> None:

@@ -15,6 +15,8 @@ from etils import epath
 
 from supcon_tf import exceptions
 
+# A folder with this file is a run directory, or a stage of one.
+RECORD = "settings.flags"
 # The first and the last line of a run's file: without the last, it was cut.
 END = "# end"
 HEAD = f"# Settings of supcon_tf; the last line of the file is {END}"

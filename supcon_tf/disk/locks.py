@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 
 from supcon_tf import exceptions
-from supcon_tf.disk import files
+from supcon_tf.disk import files, leftovers
 
 # Of a run or a stage; evaluation, export and conversion may go on beside it.
 TRAINING = "training"
@@ -98,8 +98,7 @@ def is_lock(name: str) -> bool:
 
 
 def _path(directory: str | os.PathLike[str], work: str) -> str | None:
-    directory = os.fspath(directory)
-    if "://" in directory:
+    if not leftovers.is_local(directory):
         return None
     return os.path.join(os.path.realpath(directory), _NAME.format(work))
 

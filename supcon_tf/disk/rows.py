@@ -128,41 +128,44 @@ def _json_rows(
         row_fields = row if isinstance(row, dict) else {}
         for column in wanted:
             if type(row_fields.get(column)) not in (str, int):
-                exceptions.require(
-                    False,
-                    f"{location} must have a {column}, a string or an integer",
-                    row_fields.get(
-                        column, f"the fields {', '.join(row_fields) or 'none'}"
-                    ),
+                names = f"the fields {', '.join(row_fields) or 'none'}"
+                raise exceptions.InvalidValue(
+                    f"{location} must have a {column}, a string or an integer, "
+                    f"got {row_fields.get(column, names)}"
                 )
         fields = [str(row_fields[column]) for column in wanted]
-        for column in optional:
-            if column not in row_fields:
-                fields.append(None)
-                continue
-            value = row_fields[column]
-            values = value if isinstance(value, list) else [value]
-            exceptions.require(
-                all(type(item) in (str, int, float) for item in values),
-                f"{location} must have strings or numbers for {column}",
-                value,
-            )
-            exceptions.require(
-                len(values) <= 1 or column == listed,
-                f"{location} must have one value for {column}; call the column "
-                f"{listed} for several values",
-                value,
-            )
-            texts = [*map(str, values)]
-            exceptions.require(
-                not isinstance(value, list)
-                or not any(SEPARATOR in text for text in texts),
-                f"{location} must have values without {SEPARATOR} in a list of "
-                f"{column}, as {SEPARATOR} separates labels",
-                value,
-            )
-            fields.append(SEPARATOR.join(texts))
+        fields += [
+            _joined(location, column, row_fields[column], listed)
+            if column in row_fields
+            else None
+            for column in optional
+        ]
         yield location, fields
+
+
+def _joined(location: str, column: str, value: object, listed: str) -> str:
+    """The text of an optional field: its value, or those of its list."""
+    values = value if isinstance(value, list) else [value]
+    exceptions.require(
+        all(type(item) in (str, int, float) for item in values),
+        f"{location} must have strings or numbers for {column}",
+        value,
+    )
+    exceptions.require(
+        len(values) <= 1 or column == listed,
+        f"{location} must have one value for {column}; call the column "
+        f"{listed} for several values",
+        value,
+    )
+    texts = [*map(str, values)]
+    exceptions.require(
+        not isinstance(value, list)
+        or not any(SEPARATOR in text for text in texts),
+        f"{location} must have values without {SEPARATOR} in a list of "
+        f"{column}, as {SEPARATOR} separates labels",
+        value,
+    )
+    return SEPARATOR.join(texts)
 
 
 def _table_rows(
@@ -175,28 +178,12 @@ def _table_rows(
     else:
         location, header = next(rows, (f"{file.name}:1", []))
         num_fields = len(header)
-        header = _match_case(header, (*wanted, *optional))
-        for column in wanted:
-            exceptions.require(
-                column in header,
-                f"{location}, the header, must have a column {column}; rename "
-                "one, or number the columns of texts without a header from 0",
-                ", ".join(header),
-            )
-        for column in (*wanted, *optional):
-            exceptions.require(
-                header.count(column) <= 1,
-                f"{location}, the header, must have one column {column}; "
-                "rename those that are not to be read",
-                ", ".join(header),
-            )
-        columns = [header.index(column) for column in wanted]
-        columns += [header.index(c) if c in header else None for c in optional]
+        columns = _find_columns(location, header, wanted, optional)
     min_fields = 1 + max(column for column in columns if column is not None)
     for location, row in rows:
         if len(row) < min_fields:
-            exceptions.require(
-                False, f"{location} must have {min_fields} fields", len(row)
+            raise exceptions.InvalidValue(
+                f"{location} must have {min_fields} fields, got {len(row)}"
             )
         if num_fields is None:
             num_fields = len(row)
@@ -212,6 +199,38 @@ def _table_rows(
             location,
             [None if column is None else row[column] for column in columns],
         )
+
+
+def _find_columns(
+    location: str,
+    header: list[str],
+    wanted: Sequence[str],
+    optional: Sequence[str],
+) -> list[int | None]:
+    """The position of each column in a header; None for one that it lacks.
+
+    Raises:
+      ValueError: a wanted column is missing, or there are several of a name.
+    """
+    header = _match_case(header, (*wanted, *optional))
+    for column in wanted:
+        exceptions.require(
+            column in header,
+            f"{location}, the header, must have a column {column}; rename one, "
+            "or number the columns of texts without a header from 0",
+            ", ".join(header),
+        )
+    for column in (*wanted, *optional):
+        exceptions.require(
+            header.count(column) <= 1,
+            f"{location}, the header, must have one column {column}; rename "
+            "those that are not to be read",
+            ", ".join(header),
+        )
+    return [
+        header.index(column) if column in header else None
+        for column in (*wanted, *optional)
+    ]
 
 
 def _refuse_length(

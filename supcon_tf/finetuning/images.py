@@ -147,15 +147,30 @@ def _splits(
         f"{images.name} must have two classes or more of two training images "
         "or more each, one to train on and one to choose by",
         f"{len(labels)} training images of "
-        f"{exceptions.listed([*images.class_names])}",
+        f"{exceptions.listed(images.class_names)}",
     )
+    train_part, validation = _hold_out(settings, images)
+    for other in (test, validation):
+        exceptions.require(
+            images.class_names == other.class_names,
+            f"the {other.split} images must be of the classes that are trained "
+            "on",
+            exceptions.listed(other.class_names),
+        )
+    held_out = {"validation": validation, "test": test}
+    return {"train": images, "train_part": train_part, **held_out}
+
+
+def _hold_out(
+    settings: config.FinetuneSettings, images: data.Source
+) -> tuple[data.Source, data.Source]:
+    """The training images that train, and the validation images."""
+    train_part = images
     if data.has_validation(settings.dataset, settings.data_dir):
-        train_part = images
         validation = input_pipeline.source(settings, "validation")
     else:
-        fraction, seed = settings.validation_fraction, settings.seed
         train_part, validation = data.train_and_validation(
-            images, fraction, seed
+            images, settings.validation_fraction, settings.seed
         )
     # A network that was tuned on a copy of an image has learned its label.
     copies = len(subsets.duplicates(validation, train_part))
@@ -166,15 +181,7 @@ def _splits(
             "byte for byte, training images, and do not choose",
         )
         validation = subsets.without_duplicates(validation, train_part)
-    for other in (test, validation):
-        exceptions.require(
-            images.class_names == other.class_names,
-            f"the {other.split} images must be of the classes that are trained "
-            "on",
-            exceptions.listed([*other.class_names]),
-        )
-    held_out = {"validation": validation, "test": test}
-    return {"train": images, "train_part": train_part, **held_out}
+    return train_part, validation
 
 
 def _within_minutes(

@@ -41,8 +41,6 @@ FLAGS = {
 _NEEDED_LATER = "architecture", "dataset"
 # Prefixes of networks and data sets of libraries, which are no modules.
 _LIBRARIES = "keras:", "keras_hub:", "tfds:"
-# A folder with this file is a run directory, or a stage of one.
-_RECORD = "settings.flags"
 
 
 def names_module(value: str) -> bool:
@@ -229,7 +227,7 @@ def run_directory_of(path: str | os.PathLike[str]) -> pathlib.Path | None:
     path = pathlib.Path(path)
     for start in (pathlib.Path(os.path.abspath(path)), path.resolve()):
         for folder in (start, *start.parents):
-            if (folder / _RECORD).is_file():
+            if (folder / flagfiles.RECORD).is_file():
                 return folder
     return None
 

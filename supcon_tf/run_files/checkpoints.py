@@ -20,3 +20,9 @@ def steps_in(checkpoints: epath.Path) -> list[int]:
     names = (path.name for path in checkpoint_paths)
     steps = (name.removeprefix(_CHECKPOINT) for name in names)
     return sorted(int(step) for step in steps if step.isdigit())
+
+
+def newest(checkpoints: epath.Path) -> epath.Path | None:
+    """The checkpoint of the last step; None before it."""
+    steps = steps_in(checkpoints)
+    return path_of(checkpoints, steps[-1]) if steps else None

@@ -22,8 +22,7 @@ from supcon_tf.disk import (
     rows,
 )
 from supcon_tf.host import trust
-from supcon_tf.run_files import outputs
-from supcon_tf.run_files.checkpoints import path_of, steps_in
+from supcon_tf.run_files import checkpoints, outputs
 from supcon_tf.run_files.contents import ANEW, read_metrics, write_arrays
 from supcon_tf.run_files.moved import moved_data
 from supcon_tf.settings import removed_flags
@@ -32,7 +31,6 @@ EXPORT_RECORD = "assets.extra/metadata.json"  # below export/<version>
 GALLERY_RECORD = "gallery.json"  # below galleries/<name>/<version>
 ENCODED_LABELS = "labels.npy"  # below encoded/<split>
 ENCODED_RECORD = "made_of.json"
-_MAX_NAMES = 5  # of images, in a message
 
 
 class RunDirectory:
@@ -55,7 +53,7 @@ class RunDirectory:
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = epath.Path(files.expanded(path))
-        self.settings_file = self.path / "settings.flags"
+        self.settings_file = self.path / flagfiles.RECORD
         self.classes_file = self.path / "classes.json"
         self.images_file = self.path / "images.json"
         self.checkpoints = self.path / "checkpoints"
@@ -223,10 +221,8 @@ class RunDirectory:
 
     def made_of(self) -> dict[str, object]:
         """The `origins.recorded` of the newest checkpoint; {} before it."""
-        steps = steps_in(self.checkpoints)
-        if not steps:
-            return {}
-        return origins.recorded(path_of(self.checkpoints, steps[-1]))
+        newest = checkpoints.newest(self.checkpoints)
+        return {} if newest is None else origins.recorded(newest)
 
     def is_younger_than(self, other: RunDirectory) -> bool:
         """Whether this was begun after the other's newest checkpoint was saved.
@@ -235,10 +231,10 @@ class RunDirectory:
         files, which every copy keeps. False where these are missing.
         """
         newest = epath.Path(other.latest_checkpoint())
-        saved = files.state(newest / origins.PROGRESS)[1]
-        return files.state(self.classes_file)[
-            1
-        ] >= saved and self._last_start() >= max(1, other._last_start())
+        _, saved = files.state(newest / origins.PROGRESS)
+        _, begun = files.state(self.classes_file)
+        last_start = max(1, other._last_start())
+        return begun >= saved and self._last_start() >= last_start
 
     def _last_start(self) -> int:
         """The time of the last start of a training, seconds; 0 if unknown."""
@@ -271,8 +267,8 @@ class RunDirectory:
     def newest_identity(self) -> origins.Identity | None:
         """The identity of the checkpoint that the run has by now."""
         folder = self.best if self.best.exists() else self.checkpoints
-        steps = steps_in(folder)
-        return origins.identity(path_of(folder, steps[-1])) if steps else None
+        newest = checkpoints.newest(folder)
+        return None if newest is None else origins.identity(newest)
 
     def gallery_identity(self, name: str) -> dict[str, str] | None:
         """The digest of a gallery's record, which has those of its rows.
@@ -351,21 +347,21 @@ class RunDirectory:
         Raises:
           ValueError: there is no checkpoint.
         """
-        steps = steps_in(self.checkpoints)
-        if not steps:
+        newest = checkpoints.newest(self.checkpoints)
+        if newest is None:
             raise exceptions.InvalidValue(
                 f"{self.path} must hold a checkpoint, but has none: its "
                 "training has not come that far"
             )
-        return str(path_of(self.checkpoints, steps[-1]))
+        return str(newest)
 
     def best_checkpoint(self) -> str:
         """Path of the checkpoint of the best epoch; raises ValueError."""
-        steps = steps_in(self.best)
+        newest = checkpoints.newest(self.best)
         exceptions.require(
-            bool(steps), f"{self.best} must hold a checkpoint", "none"
+            newest is not None, f"{self.best} must hold a checkpoint", "none"
         )
-        return str(path_of(self.best, steps[-1]))
+        return str(newest)
 
     def check_free(self, overwrite: bool) -> None:
         """Raises ValueError where a run would mix with other files.
@@ -533,7 +529,7 @@ class RunDirectory:
             raise exceptions.InvalidValue(
                 f"--resume must find the training images of {self.path}, got "
                 f"{len(names - train_ids)} others and {len(train_ids - names)} "
-                f"missing: {_listed(train_ids ^ names)}"
+                "missing: " + exceptions.listed(sorted(train_ids ^ names))
             )
 
     def check_trained_on(self, ids: Sequence[str]) -> None:
@@ -544,11 +540,12 @@ class RunDirectory:
         trained = self._trained_on()
         # Images may have moved into a train folder.
         missing = trained - set(ids) - {i.partition("/")[2] for i in ids}
-        if missing:
-            raise exceptions.InvalidValue(
-                f"the data must have the training images of {self.path}, got "
-                f"none of {len(missing)} of {len(trained)}: {_listed(missing)}"
-            )
+        exceptions.require(
+            not missing,
+            f"the data must have the training images of {self.path}",
+            f"none of {len(missing)} of {len(trained)}: "
+            + exceptions.listed(sorted(missing)),
+        )
 
     def check_unseen(self, ids: Sequence[str] | None) -> None:
         """Raises ValueError for test images that the run was trained on.
@@ -560,12 +557,11 @@ class RunDirectory:
         train_ids = self._trained_on()
         # An image may have moved into a test folder after the training.
         seen = {i for i in ids if {i, i.partition("/")[2]} & train_ids}
-        if seen:
-            raise exceptions.InvalidValue(
-                f"the test images must be none that {self.path} was trained "
-                f"on, got {len(seen)} of {len(ids)}: {_listed(seen)}"
-            )
-
+        exceptions.require(
+            not seen,
+            f"the test images must be none that {self.path} was trained on",
+            f"{len(seen)} of {len(ids)}: {exceptions.listed(sorted(seen))}",
+        )
         has_folder = ids[0].startswith(("test/", "val/"))
         if not train_ids and not has_folder:
             raise exceptions.InvalidValue(
@@ -584,11 +580,12 @@ class RunDirectory:
         trained = self._trained_on()
         names = {name.rpartition("/")[2] for name in trained}
         if names and names.isdisjoint(i.rpartition("/")[2] for i in ids):
+            listed = exceptions.listed(sorted(trained))
             raise exceptions.InvalidValue(
                 f"the data must have file names of the training images of "
                 f"{self.path}, by which training and test images are divided, "
-                f"got none of {len(trained)}: {_listed(trained)}; give the "
-                "files their former names, or train again"
+                f"got none of {len(trained)}: {listed}; give the files their "
+                "former names, or train again"
             )
 
     def trained_digests(self) -> np.ndarray:
@@ -647,8 +644,3 @@ def command(tool: str, **flags: object) -> str:
     """The command line of a tool with these flags."""
     flag_texts = (f"--{k}={shlex.quote(str(v))}" for k, v in flags.items())
     return f"python tools/{tool}.py {' '.join(flag_texts)}"
-
-
-def _listed(names: set[str]) -> str:
-    text = ", ".join(sorted(names)[:_MAX_NAMES])
-    return text + (", ..." if len(names) > _MAX_NAMES else "")

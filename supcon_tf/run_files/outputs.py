@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from etils import epath
 
 from supcon_tf import exceptions
-from supcon_tf.disk import files, locks
+from supcon_tf.disk import files, leftovers, locks
 
 if TYPE_CHECKING:
     from supcon_tf.run_files.directory import RunDirectory
@@ -127,13 +127,13 @@ def _stays(folder: epath.Path) -> bool:
 def _check_folder(folder: str | os.PathLike[str]) -> None:
     """Raises ValueError for a folder that cannot be written."""
     exceptions.require(
-        "://" in str(folder) or os.access(folder, os.W_OK | os.X_OK),
+        not leftovers.is_local(folder) or os.access(folder, os.W_OK | os.X_OK),
         "`overwrite` must be able to remove the run that is there",
         f"{folder}, which cannot be written",
     )
 
 
 def _remove_empty(folder: epath.Path) -> None:
-    if "://" not in str(folder) and not _stays(folder):
+    if leftovers.is_local(folder) and not _stays(folder):
         with contextlib.suppress(OSError):
             os.rmdir(folder)

@@ -107,7 +107,8 @@ class Cell:
     @property
     def trainings(self) -> tuple[settings.Settings, ...]:
         """The settings of the trainings: stage 1, and stage 2 on images."""
-        return (self.training, self.linear)[: 1 + bool(self.linear)]
+        stage_2 = () if self.linear is None else (self.linear,)
+        return self.training, *stage_2
 
     def state(self) -> State:
         """Returns the state of the cell; one that has results is finished."""
@@ -129,23 +130,21 @@ class Cell:
         """Raises ValueError where the cell was begun with other settings."""
         for part in self.trainings:
             path = self._flagfile(part)
-            recorded = part
-            if path.exists():
-                recorded = settings.from_flagfile(
-                    type(part), path, recorded=True
-                )
-            is_finished = bool(self.results())
+            if not path.exists():
+                continue
+            recorded = settings.from_flagfile(type(part), path, recorded=True)
+            changes = settings.changes(recorded, part, bool(self.results()))
             remedy = ""
             if part is self.linear:
                 remedy = (
                     f"--sweep={config.LINEAR}NAME=VALUE keeps the pretraining, "
                 )
-            if changes := settings.changes(recorded, part, is_finished):
-                raise exceptions.InvalidValue(
-                    f"--run_dir must hold cells of the same settings, got "
-                    f"{', '.join(changes)} for {self.name}; {remedy}choose "
-                    "another directory, or replace all with --overwrite"
-                )
+            exceptions.require(
+                not changes,
+                "--run_dir must hold cells of the same settings",
+                f"{', '.join(changes)} for {self.name}; {remedy}choose another "
+                "directory, or replace all with --overwrite",
+            )
 
     def record(self) -> None:
         """Writes the settings of the trainings, for later sweeps to compare."""

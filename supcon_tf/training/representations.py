@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import tensorflow as tf
@@ -81,30 +81,7 @@ def representer(
     """
     backbone.check_encoder(encoder)
     strategy = strategy or tf.distribute.get_strategy()
-    if distribute.num_workers(strategy) > 1:
-
-        @tf.function(reduce_retracing=True)
-        def encode(images: tf.Tensor) -> tf.Tensor:
-            return _encode(encoder, images)
-
-        return lambda images: collect(
-            encode,
-            _with_progress(
-                data.make_examples(
-                    images,
-                    min(batch_size, images.num_examples),
-                    image_size=image_size,
-                ),
-                images.num_examples,
-            ),
-        )
-    replicas = strategy.num_replicas_in_sync
-
-    @tf.function(reduce_retracing=True)  # tokens have many lengths
-    def run(parts: tf.Tensor) -> tf.Tensor:
-        return strategy.run(
-            lambda images: _encode(encoder, images), args=(parts,)
-        )
+    encode = _batch_encoder(encoder, strategy)
 
     def represent_split(
         images: data.Source,
@@ -112,39 +89,56 @@ def representer(
         into: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
         size = min(batch_size, images.num_examples)
-        full_size = -(-size // replicas) * replicas
-
-        def step(batch: tf.Tensor) -> tf.Tensor:
-            # A TPU needs parts of one static size: the last batch is padded,
-            # and its padding dropped.
-            paddings = [[0, 0]] * len(batch.shape)
-            paddings[0] = [0, full_size - len(batch)]
-            # Per replica, [full_size / replicas, ...].
-            parts = tf.split(tf.pad(batch, paddings), replicas)
-            encoded = run(
-                strategy.experimental_distribute_values_from_function(
-                    lambda context: parts[context.replica_id_in_sync_group]
-                )
-            )
-            outputs = strategy.experimental_local_results(encoded)
-            return tf.concat(outputs, axis=0)[: len(batch)]
-
         examples = data.make_examples(
             images, size, image_size=image_size, positions=positions
         )
         count = images.num_examples if positions is None else len(positions)
-        return collect(step, _with_progress(examples, count), into)
+        batches = data_progress.track(
+            examples, count, "encoding", lambda batch: len(batch[1])
+        )
+        return collect(lambda batch: encode(batch, size), batches, into)
 
     return represent_split
 
 
-def _with_progress(
-    examples: tf.data.Dataset, count: int
-) -> Iterator[tuple[tf.Tensor, tf.Tensor]]:
-    """Batches of `count` examples, with a progress bar where they take long."""
-    return data_progress.track(
-        examples, count, "encoding", lambda batch: len(batch[1])
-    )
+def _batch_encoder(
+    encoder: keras.Model, strategy: tf.distribute.Strategy
+) -> Callable[[tf.Tensor, int], tf.Tensor]:
+    """A function from a batch, and the size of whole ones, to representations.
+
+    The replicas of one worker share the batch. Each of several workers encodes
+    it alone.
+    """
+
+    def encode(images: tf.Tensor) -> tf.Tensor:
+        return _encode(encoder, images)
+
+    if distribute.num_workers(strategy) > 1:
+        encode_alone = tf.function(encode, reduce_retracing=True)
+        return lambda batch, size: encode_alone(batch)
+    replicas = strategy.num_replicas_in_sync
+
+    @tf.function(reduce_retracing=True)  # tokens have many lengths
+    def run(parts: tf.Tensor) -> tf.Tensor:
+        return strategy.run(encode, args=(parts,))
+
+    def encode_shared(batch: tf.Tensor, size: int) -> tf.Tensor:
+        # A TPU needs parts of one static size: the last batch is padded, and
+        # its padding dropped.
+        full_size = -(-size // replicas) * replicas
+        paddings = [[0, 0]] * len(batch.shape)
+        paddings[0] = [0, full_size - len(batch)]
+        # Per replica, [full_size / replicas, ...].
+        parts = tf.split(tf.pad(batch, paddings), replicas)
+        encoded = run(
+            strategy.experimental_distribute_values_from_function(
+                lambda context: parts[context.replica_id_in_sync_group]
+            )
+        )
+        outputs = strategy.experimental_local_results(encoded)
+        return tf.concat(outputs, axis=0)[: len(batch)]
+
+    return encode_shared
 
 
 def _encode(encoder: keras.Model, images: tf.Tensor) -> tf.Tensor:

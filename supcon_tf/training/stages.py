@@ -90,14 +90,14 @@ def _check_same_classes(train: data.Source, test: data.Source) -> None:
     the test split would then be those of other classes.
     """
     names, test_names = train.class_names, test.class_names
+    if names == test_names or set(names).isdisjoint(test_names):
+        return
     differences = [f"- {name}" for name in names if name not in test_names]
     differences += [f"+ {name}" for name in test_names if name not in names]
-    exceptions.require(
-        names == test_names or set(names).isdisjoint(test_names),
+    raise exceptions.InvalidValue(
         f"{train.name} must have the same classes in both splits, or others "
-        "alone in the test split",
-        "a difference (- only in train, + only in test): "
-        f"{exceptions.listed(differences) or 'the order'}",
+        "alone in the test split, got a difference (- only in train, + only in "
+        f"test): {exceptions.listed(differences) or 'the order'}"
     )
 
 

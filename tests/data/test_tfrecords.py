@@ -272,22 +272,38 @@ def test_other_features_of_the_same_files(tmp_path):
         assert not np.isin(source.digests, digests).any()
 
 
+def write_weighted(directory, weights, last=None):
+    """An example for each weight, of its own class; `last` is more features."""
+    for split in ("train", "test"):
+        path = directory / f"{split}-00000-of-00001"
+        parts = []
+        for level, weight in enumerate(weights):
+            number = tf.train.FloatList(value=[weight])
+            options = {"image/weight": tf.train.Feature(float_list=number)}
+            if level + 1 == len(weights):
+                options |= last or {}
+            write_foreign(path, [(level, level)], **options)
+            parts.append(path.read_bytes())
+        path.write_bytes(b"".join(parts))
+
+
 def test_new_weights_of_the_same_images(tmp_path):
     for weights in ([1, 3], [1, 7]):
-        for split in ("train", "test"):
-            path = tmp_path / f"{split}-00000-of-00001"
-            parts = []
-            for level, weight in enumerate(weights):
-                number = tf.train.FloatList(value=[weight])
-                options = {"image/weight": tf.train.Feature(float_list=number)}
-                write_foreign(path, [(level, level)], **options)
-                parts.append(path.read_bytes())
-            path.write_bytes(b"".join(parts))
+        write_weighted(tmp_path, weights)
         source = load(tmp_path, **FOREIGN)
         expected = np.array(weights) / np.mean(weights)
         np.testing.assert_allclose(source.weights, expected)
         read = [*map(source.read_weight, source.records(None))]
         np.testing.assert_allclose(read, expected)
+
+
+def test_weights_stay_0_without_the_image_of_all_weight(tmp_path):
+    bad = {"image": feature(b"no image")}
+    write_weighted(tmp_path, [0, 0, 5], last=bad)
+    options = {"check_images": True, "skip_bad_images": True}
+    source = load(tmp_path, **options, **FOREIGN)
+    read = map(source.read_weight, source.records(None))
+    assert source.weights.tolist() == [*map(float, read)] == [0, 0]
 
 
 def test_a_record_without_an_image_is_a_bad_image(tmp_path):

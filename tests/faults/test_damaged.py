@@ -10,6 +10,7 @@ from supcon_tf import config, evaluation, reports, run_files
 from supcon_tf.disk import files
 from supcon_tf.sweeps import grid
 from supcon_tf.training import runs
+from tests import runs as shared_runs
 
 
 @pytest.fixture(scope="module")
@@ -18,10 +19,7 @@ def evaluated(copy_evaluated_run, tmp_path_factory):
 
 
 def evaluate(run):
-    pictures = {"plotted_images": 0, "sample_images": 0}
-    return evaluation.evaluate(
-        config.EvaluateSettings(str(run.path), **pictures)
-    )
+    return evaluation.evaluate(shared_runs.evaluation_settings(run.path))
 
 
 def pickled():

@@ -19,6 +19,7 @@ from supcon_tf import (
     training,
 )
 from supcon_tf.disk import locks
+from tests import runs
 from tests.faults import disks, processes
 
 _CREATION = """
@@ -103,13 +104,11 @@ def _pretrain(run):
 
 
 def _train_linear(run):
-    views = {"crop_area": (), "horizontal_flip": False, "overwrite": True}
-    training.train_linear(config.LinearSettings(str(run.path), **views))
+    training.train_linear(runs.linear_settings(run.path, overwrite=True))
 
 
 def _evaluate(run):
-    pictures = {"sample_images": 0, "plotted_images": 0}
-    evaluation.evaluate(config.EvaluateSettings(str(run.path), **pictures))
+    evaluation.evaluate(runs.evaluation_settings(run.path))
 
 
 def _export(run):

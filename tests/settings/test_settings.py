@@ -184,20 +184,9 @@ WORDS = {
     *("architecture", "boxes", "corruptions", "data_service", "dataset"),
     *("dispatcher", "drop", "freeze", "gallery", "host", "implementations"),
     *("label_column", "label_noise", "linear_stage", "measures", "metric"),
-    "model_name",
-    *(
-        "name",
-        "remove",
-        "remove_class",
-        "split_by",
-        "unknown_classes",
-        "server",
-        "signature",
-        "sizes",
-        "sweep",
-        "test_split",
-    ),
-    *("text", "text_columns", "tfrecord_features", "tpu", "train_split"),
+    *("model_name", "name", "remove", "remove_class", "server", "signature"),
+    *("sizes", "split_by", "sweep", "test_split", "text", "text_columns"),
+    *("tfrecord_features", "tpu", "train_split", "unknown_classes"),
     "unsupervised_classes",
 }
 

@@ -10,19 +10,7 @@ import tensorflow as tf
 from supcon_tf import config, evaluation, run_files, serving, training
 from supcon_tf.reports import write_report
 from supcon_tf.training import builders, input_pipeline
-from tests import reference, score_rows
-
-# An evaluation of numbers alone: pictures take longest.
-NUMBERS = {"sample_images": 0, "plotted_images": 0}
-
-
-def constant_views(run, **options):
-    """Settings of stage 2 on representations that are computed once."""
-    return config.LinearSettings(
-        str(run.path),
-        **{"batch_size": 16, "crop_area": (), "horizontal_flip": False},
-        **options,
-    )
+from tests import reference, runs, score_rows
 
 
 @pytest.fixture
@@ -44,10 +32,8 @@ def test_weights_of_a_manifest_count_in_the_linear_stage(
 ):
     beginning = {"init_from": str(finished_run.path), "epochs": 0}
     run = training.pretrain(tiny_settings(**weighted, **beginning))
-    training.train_linear(constant_views(run, epochs=20))
-    measured = evaluation.evaluate(
-        config.EvaluateSettings(str(run.path), **NUMBERS)
-    )
+    training.train_linear(runs.linear_settings(run.path, epochs=20))
+    measured = evaluation.evaluate(runs.evaluation_settings(run.path))
     assert measured["linear"]["top_1"] > 0.8, measured
 
 
@@ -72,7 +58,7 @@ def test_weights_of_a_manifest_count_in_stage_1(
     options, least, tiny_settings, weighted
 ):
     run = training.pretrain(tiny_settings(**weighted, **options))
-    settings = config.EvaluateSettings(str(run.path), **NUMBERS)
+    settings = runs.evaluation_settings(run.path)
     measured = evaluation.evaluate(settings)
     assert measured["pretrained"]["top_1"] > least, measured
 
@@ -123,9 +109,9 @@ def test_several_labels_from_the_list_to_the_export(
         ),
         rel=1e-4,
     )
-    training.train_linear(constant_views(run, epochs=20))
+    training.train_linear(runs.linear_settings(run.path, epochs=20))
     path = str(run.path)
-    measured = evaluation.evaluate(config.EvaluateSettings(path, **NUMBERS))
+    measured = evaluation.evaluate(runs.evaluation_settings(path))
     assert measured["linear"]["map"] > 0.9
     assert {"map_11_point", "ece"} < measured["pretrained"].keys()
     assert measured["knn"]["map"] > 0.9
@@ -159,7 +145,7 @@ def test_several_labels_from_the_list_to_the_export(
     for refused in (
         lambda: serving.export(config.ExportSettings(path, prototypes=True)),
         lambda: training.train_linear(
-            constant_views(run, name="smooth", label_smoothing=0.1)
+            runs.linear_settings(run.path, name="smooth", label_smoothing=0.1)
         ),
         lambda: evaluation.evaluate(
             config.EvaluateSettings(path, corruptions="generated")
@@ -269,9 +255,7 @@ def test_classes_with_parents(tiny_settings, copy_run, tmp_path):
     run = training.pretrain(
         tiny_settings(hierarchy=str(parents), objective="supcon+ce", epochs=0)
     )
-    measured = evaluation.evaluate(
-        config.EvaluateSettings(str(run.path), **NUMBERS)
-    )
+    measured = evaluation.evaluate(runs.evaluation_settings(run.path))
     for name in ("pretrained", "knn"):
         score_rows.check({name: measured[name]})
         levels = measured[name]["hierarchy"]
@@ -280,9 +264,7 @@ def test_classes_with_parents(tiny_settings, copy_run, tmp_path):
         assert parent == levels["parent_top_1"]
     flat = copy_run(tmp_path / "flat")
     measured = evaluation.evaluate(
-        config.EvaluateSettings(
-            str(flat.path), hierarchy=str(parents), **NUMBERS
-        )
+        runs.evaluation_settings(flat.path, hierarchy=str(parents))
     )
     assert len(measured["knn"]["hierarchy"]["top_1_by_level"]) == 2
     with pytest.raises(ValueError, match="`hierarchy` names must give some cl"):
@@ -314,7 +296,10 @@ def test_a_long_tail_with_wrong_labels(tiny_settings):
     ]
     assert np.sum(images.labels != classes) == 3
     shares = np.bincount(images.labels) / 28
-    for stage in (recorded, constant_views(run, logit_adjustment=2.0)):
+    for stage in (
+        recorded,
+        runs.linear_settings(run.path, logit_adjustment=2.0),
+    ):
         loss = builders.classification_loss(stage, images)
         np.testing.assert_allclose(loss.class_shares, shares)
         assert loss.logit_adjustment == stage.logit_adjustment
@@ -322,9 +307,11 @@ def test_a_long_tail_with_wrong_labels(tiny_settings):
     model = builders.model(joint, 3)
     builders.compile_model(joint, model, 4, images)
     np.testing.assert_allclose(model.logit_offsets, np.log(shares))
-    training.train_linear(constant_views(run, logit_adjustment=2.0, epochs=2))
+    training.train_linear(
+        runs.linear_settings(run.path, logit_adjustment=2.0, epochs=2)
+    )
     measured = evaluation.evaluate(
-        config.EvaluateSettings(str(run.path), shots=(6, 10), **NUMBERS)
+        runs.evaluation_settings(run.path, shots=(6, 10))
     )
     assert measured["bank_examples"] == 28
     score_rows.check(measured)

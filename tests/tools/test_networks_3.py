@@ -22,16 +22,6 @@ FLAGS = (
 )
 
 
-def values(run_dir):
-    newest = run_files.RunDirectory(run_dir).latest_checkpoint()
-    reader = tf.train.load_checkpoint(f"{newest}/variables")
-    return {
-        name: reader.get_tensor(name)
-        for name in reader.get_variable_to_shape_map()
-        if name != "_CHECKPOINTABLE_OBJECT_GRAPH"
-    }
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     path = tmp_path_factory.mktemp("undisturbed") / "run"
@@ -45,7 +35,7 @@ def test_a_run_that_is_killed_inside_an_epoch_ends_bit_identical(run, tmp_path):
     processes.end(killed, -signal.SIGKILL)
     assert run_files.steps_in(run_files.RunDirectory(path).checkpoints) == [2]
     processes.end(processes.start(path, *FLAGS))
-    expected, got = values(run.path), values(path)
+    expected, got = processes.variables(run.path), processes.variables(path)
     assert expected.keys() == got.keys()
     draws = [
         array.tolist()

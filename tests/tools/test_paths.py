@@ -22,7 +22,7 @@ from supcon_tf import (
     training,
 )
 from supcon_tf.conversion import foreign
-from tests import forks, language_model
+from tests import forks, language_model, runs
 
 # Patterns, blanks, quotes, what shells and flagfiles know, letters of others.
 NAME = "lr=[0.1] *?{a}#'\"\\$~é"
@@ -64,10 +64,7 @@ def test_a_run_goes_on(odd, capsys):
 def test_a_run_is_used(odd):
     root, run = odd
     path = str(run.path)
-    constant = {"crop_area": (), "horizontal_flip": False}  # views
-    training.train_linear(
-        config.LinearSettings(path, epochs=5, batch_size=16, **constant)
-    )
+    training.train_linear(runs.linear_settings(path, epochs=5))
     evaluation.evaluate(config.EvaluateSettings(path, plane="pca"))
     assert run.evaluated().evaluation()["linear"] and run.stages() == ["linear"]
     for _ in range(2):
@@ -172,10 +169,7 @@ def test_a_run_on_texts(tmp_path):
         epochs=1,
     )
     training.finetune_text(finetune_settings)
-    plain = {"sample_images": 0, "plotted_images": 0}
-    evaluation.evaluate(
-        config.EvaluateSettings(finetune_settings.run_dir, **plain)
-    )
+    evaluation.evaluate(runs.evaluation_settings(finetune_settings.run_dir))
 
 
 @pytest.fixture

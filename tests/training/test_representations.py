@@ -98,9 +98,7 @@ def test_a_wrong_batch_size_is_named(encoder, source):
         representations.represent(encoder, source, batch_size=0)
 
 
-def test_a_long_split_has_a_progress_bar(source, monkeypatch, capsys):
+def test_a_long_split_has_a_progress_bar(encoder, source, monkeypatch, capsys):
     monkeypatch.setattr(data_progress, "_QUIET_SECONDS", 0.0)
-    batches = data.make_examples(source, 10)
-    for _ in representations._with_progress(batches, NUM_IMAGES):
-        pass
+    representations.represent(encoder, source, batch_size=10)
     assert "encoding     10 of 23, " in capsys.readouterr().err

@@ -10,9 +10,6 @@ from supcon_tf import config, conversion, evaluation, serving, training
 from supcon_tf.training import input_pipeline, jobs, loop, runs, stages
 from tests import runs as shared_runs
 
-PLAIN = {"sample_images": 0, "plotted_images": 0}
-CONSTANT = {"crop_area": (), "horizontal_flip": False}  # views
-
 
 @pytest.fixture
 def workspace(copy_run, image_folder, tmp_path):
@@ -184,12 +181,12 @@ def test_tools_take_the_new_path_of_the_data(workspace):
         "`data_dir` says where .* tools/pretrain.py --resume --data_dir=NEW rec"
     )
     formats = {"formats": ("tflite_float32",)}
-    linear = {"name": "again", "epochs": 1, **CONSTANT}
+    linear = {"name": "again", "epochs": 1}
     for call, settings in (
-        (evaluation.evaluate, config.EvaluateSettings(path, **PLAIN)),
+        (evaluation.evaluate, shared_runs.evaluation_settings(path)),
         (conversion.convert, config.ConvertSettings(path, **formats)),
         (serving.export, config.ExportSettings(path, prototypes=True)),
-        (training.train_linear, config.LinearSettings(path, **linear)),
+        (training.train_linear, shared_runs.linear_settings(path, **linear)),
     ):
         with pytest.raises(ValueError, match=message):
             call(settings)
@@ -199,7 +196,7 @@ def test_tools_take_the_new_path_of_the_data(workspace):
     recorded = run.recorded(config.PretrainSettings)
     again = dataclasses.replace(recorded, data_dir=new, resume=True)
     training.pretrain(again)
-    evaluation.evaluate(config.EvaluateSettings(path, **PLAIN))
+    evaluation.evaluate(shared_runs.evaluation_settings(path))
 
 
 def test_texts_may_move(finished_text_run, tmp_path, monkeypatch, capsys):
@@ -219,15 +216,15 @@ def test_texts_may_move(finished_text_run, tmp_path, monkeypatch, capsys):
 
     root = origin.rename(tmp_path / "here")
     run = str(root / "run")
-    evaluation.evaluate(config.EvaluateSettings(run, **PLAIN))
+    evaluation.evaluate(shared_runs.evaluation_settings(run))
     line = f"train_file {root}/train.tsv, test_file {root}/test.tsv: together"
     assert line in capsys.readouterr().out
     new = {name: str(tmp_path / f"new_{file}") for name, file in names.items()}
     for name, path in new.items():
         (root / names[name]).rename(path)
     with pytest.raises(ValueError, match="finetune_text.py --resume --test_fi"):
-        evaluation.evaluate(config.EvaluateSettings(run, **PLAIN))
-    evaluation.evaluate(config.EvaluateSettings(run, **new, **PLAIN))
+        evaluation.evaluate(shared_runs.evaluation_settings(run))
+    evaluation.evaluate(shared_runs.evaluation_settings(run, **new))
     shutil.copy(new["test_file"], new["train_file"])  # fewer sentences
     with pytest.raises(ValueError, match="the data must have the training ima"):
         runs.open_run(run, **new).source("train")

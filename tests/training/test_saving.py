@@ -7,7 +7,6 @@ import types
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from etils import epath
 
 from supcon_tf import config, models, run_files, training
@@ -68,17 +67,6 @@ def kill_after(run_dir, process, more_steps):
     process.communicate()
 
 
-def variables(run_dir):
-    """Every tensor of the newest checkpoint: weights, optimizer."""
-    newest = run_files.RunDirectory(run_dir).latest_checkpoint()
-    reader = tf.train.load_checkpoint(f"{newest}/variables")
-    return {
-        name: reader.get_tensor(name)
-        for name in reader.get_variable_to_shape_map()
-        if name != "_CHECKPOINTABLE_OBJECT_GRAPH"
-    }
-
-
 def figures(run_dir):
     """The lines of metrics.jsonl, without the figures of the clock."""
     clock = {"examples/s", "data_wait"}
@@ -94,7 +82,7 @@ def losses(run_dir):
 
 def assert_same_run(run_dir, other):
     assert steps(run_dir)[-1] == steps(other)[-1] == 22
-    expected, actual = variables(run_dir), variables(other)
+    expected, actual = processes.variables(run_dir), processes.variables(other)
     assert expected.keys() == actual.keys() and len(expected) > 30
     for name, value in expected.items():
         np.testing.assert_array_equal(value, actual[name], err_msg=name)
@@ -215,13 +203,15 @@ def resume(run):
 
 
 def test_a_finished_run_trains_no_further(run, resume, capsys):
-    before = variables(run.path)
+    before = processes.variables(run.path)
     resume()
     printed = capsys.readouterr().out
     assert f"resumed      {run.latest_checkpoint()}, 2 epochs done" in printed
     assert "\nepoch " not in printed
     for name, value in before.items():
-        np.testing.assert_array_equal(value, variables(run.path)[name])
+        np.testing.assert_array_equal(
+            value, processes.variables(run.path)[name]
+        )
 
 
 def test_other_settings_and_data_are_refused(run, image_folder, tmp_path):
@@ -284,7 +274,7 @@ def test_a_linear_stage_resumes_inside_an_epoch(run):
         if name == "interrupted":
             shutil.rmtree(stage.latest_checkpoint())
             training.train_linear(dataclasses.replace(settings, resume=True))
-        classifiers.append(variables(stage.path))
+        classifiers.append(processes.variables(stage.path))
     whole, interrupted = classifiers
     for name, value in whole.items():
         np.testing.assert_allclose(interrupted[name], value, 1e-5, 1e-6)

@@ -33,14 +33,7 @@ from supcon_tf.training import (
     runs,
     stages,
 )
-
-
-def constant_views(run, **options):
-    """Settings of stage 2 without augmentation."""
-    views = {"crop_area": (), "horizontal_flip": False}
-    return config.LinearSettings(
-        str(run.path), **{"batch_size": 16, **views, **options}
-    )
+from tests import runs as shared_runs
 
 
 def stored_parts(run):
@@ -86,7 +79,9 @@ def test_both_ways_of_stage_2_train_a_classifier_on_a_frozen_encoder(
     finished_run,
 ):
     """On views and on representations; its batch norm does not move."""
-    constant = constant_views(finished_run, epochs=3, batch_size=48)
+    constant = shared_runs.linear_settings(
+        finished_run.path, epochs=3, batch_size=48
+    )
     assert constant.views_are_constant
     augmented = dataclasses.replace(constant, horizontal_flip=True)
     assert not augmented.views_are_constant
@@ -326,7 +321,9 @@ def test_stage_2_after_cross_entropy_begins_anew(tiny_settings, capsys):
     )
     assert ", label smoothing 0.1\n" in capsys.readouterr().out
     one_stage = runs.Run.open(run.path).classifier("pretrained")
-    linear = constant_views(run, epochs=0, label_smoothing=0.2)
+    linear = shared_runs.linear_settings(
+        run.path, epochs=0, label_smoothing=0.2
+    )
     training.train_linear(linear)
     assert "cross-entropy, label smoothing 0.2\n" in capsys.readouterr().out
     model = keras.Sequential()
@@ -383,11 +380,12 @@ def test_every_objective_falls_and_later_stages_take_its_encoder(
     check_the_classifier_of_stage_1(run)
     if not on_logits:
         return
-    stage = training.train_linear(constant_views(run, epochs=20))
+    stage = training.train_linear(
+        shared_runs.linear_settings(run.path, epochs=20)
+    )
     assert stage.metrics()[-1]["accuracy"] > 0.4
-    pictures = {"sample_images": 0, "plotted_images": 0}
     results = evaluation.evaluate(
-        config.EvaluateSettings(str(run.path), knn_neighbors=5, **pictures)
+        shared_runs.evaluation_settings(run.path, knn_neighbors=5)
     )
     assert results["linear"]["top_1"] > 0.4
     assert results["pretrained"]["top_1"] > 0.2
