@@ -375,7 +375,7 @@ class Gallery:
                 "which was read: open it again, and change it then",
                 f"version {newest} in {path}",
             )
-            earlier = _numbered(path)  # also what is left of a removal
+            earlier = files.numbered(path)  # also what is left of a removal
             newest = max(earlier, default=0) + 1
             with files.make_atomically(path / str(newest)) as partial:
                 index = self._write(partial)
@@ -524,15 +524,6 @@ def check_digests(path: epath.PathLike) -> None:
                 f"{version / name} must be as it was written, but it differs. "
                 f"{_REMEDY}"
             )
-
-
-def _numbered(path: epath.Path) -> dict[int, epath.Path]:
-    """The directories whose names are numbers, by these."""
-    return {
-        int(version.name): version
-        for version in files.children(path)
-        if version.name.isdecimal()
-    }
 
 
 def check_made_of(
