@@ -465,28 +465,22 @@ def _open_version(path: epath.Path, version: int) -> Gallery:
         )
         for name, digest in dict(record["files"]).items():
             _check_size(path / name, digest["bytes"])
-        is_remote = "://" in os.fspath(path)
+        ids = tuple(files.read_json(path / _IDS, [], _REMEDY))
         with files.readable(path, _REMEDY):
-            labels = np.load(os.fspath(path / "labels.npy"))
-            # An empty file cannot be mapped.
-            mode = "r" if len(labels) and not is_remote else None
             arrays = {
-                name: np.load(
-                    os.fspath(path / f"{name}.npy"),
-                    mmap_mode=mode if name == "representations" else None,
-                )
-                for name in _ARRAYS
+                name: _read_array(path, name, len(ids)) for name in _ARRAYS
             }
+        index = record.get("index")
         fields = dict(
             **arrays,
             class_names=tuple(record["class_names"]),
-            ids=tuple(files.read_json(path / _IDS, [], _REMEDY)),
+            ids=ids,
             made_of=dict(record["made_of"]),
             threshold=record["threshold"] and Threshold(**record["threshold"]),
             version=version,
-            is_approximate=record.get("index") is not None,
-            index=approximate.Index(os.fspath(path / _INDEX), **record["index"])
-            if record.get("index")
+            is_approximate=index is not None,
+            index=approximate.Index(os.fspath(path / _INDEX), **index)
+            if index
             else None,
         )
     try:
@@ -495,6 +489,19 @@ def _open_version(path: epath.Path, version: int) -> Gallery:
         raise exceptions.InvalidValue(
             f"{path} must be as it was written, but {error}. {_REMEDY}"
         ) from error
+
+
+def _read_array(
+    directory: epath.Path, name: str, num_rows: int
+) -> npt.NDArray[np.number]:
+    """Reads an array of a version; local representations stay on the disk."""
+    path = directory / f"{name}.npy"
+    is_local = "://" not in os.fspath(path)
+    # NumPy cannot map an array of no rows.
+    if name == "representations" and num_rows and is_local:
+        return np.load(path, mmap_mode="r")
+    with path.open("rb") as file:
+        return np.load(file)
 
 
 def open_named(folder: epath.Path, name: str) -> Gallery:
