@@ -90,7 +90,7 @@ def plot_views(
       views: [batch, views, height, width, 3] uint8.
       labels: [batch] integers, written beside the rows; None writes nothing.
       class_names: the name of each class id; None writes the id.
-      max_rows: positive int; images after these are not fig.
+      max_rows: positive int; images after these are not drawn.
 
     Example:
       >>> import numpy as np
@@ -202,7 +202,7 @@ def plot_representation(
 ) -> figure.Figure:
     """Scatter of representations in the plane, a colour and mark per class.
 
-    Above 2,000 examples a random 2,000 of them are fig. Above 70 classes the
+    Above 2,000 examples a random 2,000 of them are drawn. Above 70 classes the
     colours and marks repeat, and there is no legend.
 
     Args:
