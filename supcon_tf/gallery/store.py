@@ -38,7 +38,6 @@ _FORMAT = 2
 _ARRAYS = "representations", "labels", "digests"
 _IDS = "ids.json"
 _INDEX = "rows.faiss"
-_CHUNK_ROWS = 2**16  # converted at once, to bound the memory
 _LARGEST_INT8 = 127
 _REMEDY = "Make the gallery again with tools/index.py --overwrite"
 
@@ -560,8 +559,7 @@ def quantized(
     if representations.dtype == dtype:
         return representations
     quantized_rows = np.empty(representations.shape, dtype)
-    for first in range(0, len(representations), _CHUNK_ROWS):
-        part = slice(first, first + _CHUNK_ROWS)
+    for part in measures.neighbors.chunks(len(representations)):
         rows = representations[part].astype(np.float32)
         if dtype == "int8":
             largest = np.abs(rows).max(axis=1, keepdims=True)
