@@ -485,9 +485,7 @@ def _open_version(path: epath.Path, version: int) -> Gallery:
     try:
         return Gallery(**fields)
     except exceptions.InvalidValue as error:
-        raise exceptions.InvalidValue(
-            f"{path} must be as it was written, but {error}. {_REMEDY}"
-        ) from error
+        raise _damaged(path, error) from error
 
 
 def _read_array(
@@ -526,10 +524,7 @@ def check_digests(path: epath.PathLike) -> None:
     record = files.read_json(version / _RECORD, {}, _REMEDY)
     for name, digest in record["files"].items():
         if files.digest(version / name) != digest:
-            raise exceptions.InvalidValue(
-                f"{version / name} must be as it was written, but it differs. "
-                f"{_REMEDY}"
-            )
+            raise _damaged(version / name, "it differs")
 
 
 def check_made_of(
@@ -575,9 +570,13 @@ def _check_size(path: epath.Path, size: int) -> None:
         damage = "it is missing"
         if length is not None:
             damage = f"it has {length:,} of {size:,} bytes"
-        raise exceptions.InvalidValue(
-            f"{path} must be as it was written, but {damage}. {_REMEDY}"
-        )
+        raise _damaged(path, damage)
+
+
+def _damaged(path: epath.Path, damage: object) -> exceptions.InvalidValue:
+    return exceptions.InvalidValue(
+        f"{path} must be as it was written, but {damage}. {_REMEDY}"
+    )
 
 
 def first_duplicate(names: Sequence[str]) -> str | None:
