@@ -195,7 +195,7 @@ def _source_parts(
     x = _FIXED_ONE * tf.floor(_running_sum(start[0], across[0], width))
     y = _FIXED_ONE * tf.floor(_running_sum(start[1], down[1], height))
     scaled = tf.stack([tf.zeros_like(y), y]), tf.stack([x, tf.zeros_like(x)])
-    across, down, start = (  # in units of 1 / `_ONE`, to nearest
+    across, down, start = (  # in units of 1 / `_FIXED_ONE`, to nearest
         tf.floor(numbers * _FIXED_ONE + 0.5)[..., tf.newaxis]
         for numbers in (across, down, start)
     )

@@ -22,17 +22,17 @@ from supcon_tf.defaults import MOST_CHANNELS
 
 CENTRAL_FRACTION = 0.875  # of the short side kept in evaluation: 224 of 256
 _ATTEMPTS = 100  # to draw a box before falling back to the central square
-# Of this range google-research's code never draws a box below 0.1. In all other
-# ranges, the range alone decides.
-_PAPER_AREA = (0.08, 1.0)
+# The paper's on ImageNet. Of this area google-research's code never draws a box
+# below 0.1; of all others, the range alone decides.
+CROP_AREA, CROP_ASPECT = (0.08, 1.0), (3 / 4, 4 / 3)
 _STRIP = 56  # rows of a central view that are resized by one operation
 
 
 def crop_box(
     image_shape: tf.Tensor,
     seed: tf.Tensor,
-    area: tuple[float, float] = (0.08, 1.0),
-    aspect: tuple[float, float] = (3 / 4, 4 / 3),
+    area: tuple[float, float] = CROP_AREA,
+    aspect: tuple[float, float] = CROP_ASPECT,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
     """Draws the box of a random resized crop.
 
@@ -86,8 +86,8 @@ def random_resized_crop(
     image: tf.Tensor,
     seed: tf.Tensor,
     size: int,
-    area: tuple[float, float] = (0.08, 1.0),
-    aspect: tuple[float, float] = (3 / 4, 4 / 3),
+    area: tuple[float, float] = CROP_AREA,
+    aspect: tuple[float, float] = CROP_ASPECT,
 ) -> tf.Tensor:
     """Cuts out a random box, or one per seed, and resizes it to a square.
 
@@ -221,7 +221,7 @@ def crop_boxes(
             image_shape,
             tf.constant([[[0.0, 0.0, 1.0, 1.0]]]),
             view_seed,
-            min_object_covered=0.1 if tuple(area) == _PAPER_AREA else 0.0,
+            min_object_covered=0.1 if tuple(area) == CROP_AREA else 0.0,
             aspect_ratio_range=aspect,
             area_range=area,
             max_attempts=_ATTEMPTS,

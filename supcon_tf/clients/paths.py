@@ -10,11 +10,11 @@ from collections.abc import Iterable
 
 from etils import epath
 
-from supcon_tf import exceptions
+from supcon_tf import exceptions, run_files
 from supcon_tf.disk import files, image_names
 
 # The file in which an export lists its files.
-_RECORD = "assets.extra/metadata.json"
+_RECORD = run_files.EXPORT_RECORD
 
 
 def find_images(paths: Iterable[str | os.PathLike[str]]) -> list[pathlib.Path]:
@@ -101,9 +101,9 @@ def find_export(
     if version is None and (directory / "saved_model.pb").exists():
         return directory
     versions = {
-        int(path.name): path
-        for path in files.children(directory)
-        if path.name.isdecimal() and (path / "saved_model.pb").exists()
+        number: path
+        for number, path in files.numbered(directory).items()
+        if (path / "saved_model.pb").exists()
     }
     chosen = max(versions, default=None) if version is None else version
     if chosen not in versions:

@@ -67,9 +67,9 @@ class ForeignWeights:
     layer_names: dict[Position, list[str]]
     head: list[tuple[str, str]]
     classifier: tuple[str, ...]
-    architecture: str = ""
-    stem: str = ""
-    width: float = 1.0
+    architecture: str = dataclasses.field(init=False)
+    stem: str = dataclasses.field(init=False)
+    width: float = dataclasses.field(init=False)
 
     def __post_init__(self):
         required = [
@@ -405,19 +405,17 @@ def _parse_tensorflow(
         [len(column) for column in columns],
     )
     rows = map(list, zip(*columns, strict=True))
-    head_names, classifier_names = (
-        [
-            (f"{prefix}kernel", f"{prefix}bias")
-            for prefix in prefixes
-            if f"{prefix}kernel" in arrays
-        ]
-        for prefixes in (head, [classifier])
-    )
+    layers = {  # the kernel and the bias of a dense layer, by its prefix
+        prefix: (f"{prefix}kernel", f"{prefix}bias")
+        for prefix in (*head, classifier)
+        if f"{prefix}kernel" in arrays
+    }
+    classifier_names = layers.pop(classifier, ())
     return ForeignWeights(
         arrays,
         dict(zip(positions, rows, strict=True)),
-        _with_biases(arrays, head_names),
-        sum(classifier_names, ()),
+        _with_biases(arrays, [*layers.values()]),
+        classifier_names,
     )
 
 

@@ -27,8 +27,8 @@ def views_of(
     seed: int = 0,
     *,
     batch_size: int | None = None,
-    crop_area: tuple[float, float] | None = (0.08, 1.0),
-    crop_aspect: tuple[float, float] = (3 / 4, 4 / 3),
+    crop_area: tuple[float, float] | None = geometry.CROP_AREA,
+    crop_aspect: tuple[float, float] = geometry.CROP_ASPECT,
     horizontal_flip: bool = True,
 ) -> tf.data.Dataset:
     """Makes multiviewed batches of any dataset of (image, label).

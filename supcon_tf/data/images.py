@@ -121,8 +121,8 @@ def decode_and_crop(
     contents: tf.Tensor,
     seed: tf.Tensor,
     size: int,
-    area: tuple[float, float] = (0.08, 1.0),
-    aspect: tuple[float, float] = (3 / 4, 4 / 3),
+    area: tuple[float, float] = geometry.CROP_AREA,
+    aspect: tuple[float, float] = geometry.CROP_ASPECT,
 ) -> tf.Tensor:
     """Cuts random resized crops out of an image file.
 
@@ -164,8 +164,8 @@ def random_resized_crop_jpeg(
     contents: tf.Tensor,
     seed: tf.Tensor,
     size: int,
-    area: tuple[float, float] = (0.08, 1.0),
-    aspect: tuple[float, float] = (3 / 4, 4 / 3),
+    area: tuple[float, float] = geometry.CROP_AREA,
+    aspect: tuple[float, float] = geometry.CROP_ASPECT,
 ) -> tf.Tensor:
     """Random resized crops of a JPEG file, of which a window is decoded.
 

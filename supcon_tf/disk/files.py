@@ -278,6 +278,15 @@ def children(directory: epath.PathLike, pattern: str = "*") -> list[epath.Path]:
     )
 
 
+def numbered(directory: epath.PathLike) -> dict[int, epath.Path]:
+    """The paths in a directory whose names are numbers, by the number."""
+    return {
+        int(path.name): path
+        for path in children(directory)
+        if path.name.isdecimal()
+    }
+
+
 def literal(directory: epath.PathLike) -> str:
     r"""A path of a directory without characters of patterns.
 

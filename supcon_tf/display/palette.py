@@ -9,3 +9,12 @@ COLORS = tuple(
 # Matplotlib's names. Seven, coprime to the ten colours: 70 classes before a
 # pair comes again.
 MARKERS = "o^sDvPX"
+MOST_CLASSES = len(COLORS) * len(MARKERS)
+
+
+def style(index: int) -> dict[str, str]:
+    """Colour and mark of a class or run, as arguments of matplotlib."""
+    return {
+        "color": COLORS[index % len(COLORS)],
+        "marker": MARKERS[index % len(MARKERS)],
+    }

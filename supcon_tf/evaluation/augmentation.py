@@ -174,7 +174,7 @@ def _sim_augment(
     levels = [color.gaussian_blur(images, tf.constant([s])) for s in sigmas]
     yield "GaussianBlur", levels, [f"σ {s:.2f} px" for s in sigmas]
 
-    low, high = settings.crop_area or (0.08, 1.0)
+    low, high = settings.crop_area or geometry.CROP_AREA
     areas = [high - share * (high - low) for share in shares]
     levels = []
     for area in areas:

@@ -84,7 +84,8 @@ def neighbors(
     settings: config.EvaluateSettings, bank: splits.EncodedSplit
 ) -> int:
     """How many neighbours vote; by default the labels of the bank decide."""
-    return settings.knn_neighbors or measures.default_neighbors(bank.labels)
+    k = settings.knn_neighbors or measures.default_neighbors(bank.labels)
+    return min(k, len(bank.labels))
 
 
 def by_neighbors(

@@ -125,7 +125,7 @@ def _measure_by_bank(
     """
     num_classes, bins = len(test.source.class_names), settings.calibration_bins
     predictions = classifying.by_neighbors(settings, test, bank)
-    k = min(classifying.neighbors(settings, bank), len(bank.labels))
+    k = classifying.neighbors(settings, bank)
     measured = {
         name: {"k": k} | measures.summarize(prediction, num_classes, bins)
         for name, prediction in predictions.items()

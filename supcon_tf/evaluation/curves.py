@@ -59,10 +59,9 @@ def plot_curves(curves: Mapping[str, Mapping[float, float]]) -> figure.Figure:
     """
     fig, (panel,) = plots.line_panels(1, inches=5.5)
     panel.set(xlabel="epochs", ylabel="top-1 of a linear probe")
-    for (name, curve), color in zip(
-        curves.items(), palette.COLORS, strict=False
-    ):
+    for index, (name, curve) in enumerate(curves.items()):
         epochs, accuracies = zip(*sorted(curve.items()), strict=True)
+        color = palette.style(index)["color"]
         panel.plot(epochs, accuracies, "o-", color=color, label=name)
     panel.legend(frameon=False)
     return fig

@@ -46,10 +46,10 @@ def evaluate(settings: config.EvaluateSettings) -> dict[str, object]:
       ['per_class_recall', 'top_1', 'top_5']
 
     Returns:
-      What evaluation.json holds: see `results`. The file goes into the linear
-      stage that was measured, without one into the run, and beside it
-      predictions.npz, representations.npz, samples.npz and TensorBoard's
-      projector.
+      What evaluation.json holds: docs/guides/evaluation.md has its keys. The
+      file goes into the linear stage that was measured, without one into the
+      run, and beside it predictions.npz, representations.npz, samples.npz and
+      TensorBoard's projector.
 
     Raises:
       ImportError: the extra `corruptions` is not installed and needed.

@@ -43,8 +43,9 @@ def plot_gradients(opened: Mapping[str, runs.Run]) -> figure.Figure:
         panel.set_xlabel(f"cosine of anchor and one of the {kind}")
         panel.set_yscale("log")
     panels[0].set_ylabel("length of its part of the gradient")
-    for (name, run), color in zip(opened.items(), palette.COLORS, strict=False):
+    for index, (name, run) in enumerate(opened.items()):
         z, labels = _projections(run)
+        color = palette.style(index)["color"]
         cosines = np.clip(z @ z.T, -1.0, 1.0)  # [rows, rows]
         is_negative = labels[:, np.newaxis] != labels
         is_positive = ~is_negative & ~np.eye(len(labels), dtype=bool)

@@ -23,7 +23,6 @@ from supcon_tf.display import fonts, palette
 from supcon_tf.measures import neighbors
 from supcon_tf.training import tensorboard
 
-_MAX_LEGEND = len(palette.COLORS) * len(palette.MARKERS)
 _LEGEND_ROWS = 20
 # t-SNE takes about 5 s for 2,000 points on a core; more hide one another.
 _MAX_POINTS = 2000
@@ -90,7 +89,7 @@ def plot_views(
       views: [batch, views, height, width, 3] uint8.
       labels: [batch] integers, written beside the rows; None writes nothing.
       class_names: the name of each class id; None writes the id.
-      max_rows: positive int; images after these are not fig.
+      max_rows: positive int; images after these are not drawn.
 
     Example:
       >>> import numpy as np
@@ -202,7 +201,7 @@ def plot_representation(
 ) -> figure.Figure:
     """Scatter of representations in the plane, a colour and mark per class.
 
-    Above 2,000 examples a random 2,000 of them are fig. Above 70 classes the
+    Above 2,000 examples a random 2,000 of them are drawn. Above 70 classes the
     colours and marks repeat, and there is no legend.
 
     Args:
@@ -251,14 +250,13 @@ def plot_representation(
     for i, (class_id, name) in enumerate(zip(classes, names, strict=True)):
         panel.scatter(
             *plane[ids == class_id].T,
+            **palette.style(i),
             s=14,
-            color=palette.COLORS[i % len(palette.COLORS)],
-            marker=palette.MARKERS[i % len(palette.MARKERS)],
             linewidths=0,
             label=name,
         )
     panel.set(xlabel=axis_names[0], ylabel=axis_names[1], xticks=[], yticks=[])
-    if len(classes) <= _MAX_LEGEND:
+    if len(classes) <= palette.MOST_CLASSES:
         fig.legend(
             loc="outside right upper",
             ncols=-(-len(classes) // _LEGEND_ROWS),

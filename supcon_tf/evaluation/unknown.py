@@ -80,7 +80,7 @@ def measure(
     unknown_rows, _ = represent(unknown)  # [U, dim]
     num_known = len(test.representations)
     rows = np.concatenate([test.representations, unknown_rows])
-    k = min(classifying.neighbors(settings, bank), len(bank.labels))
+    k = classifying.neighbors(settings, bank)
     scores = {
         "neighbors": measures.neighbor_scores(rows, bank.representations, k),
         **_distances(rows, bank),

@@ -32,7 +32,6 @@ _NUMBERS_PER_BYTE = 4
 _TRAINING_ROWS_PER_LIST = 64
 _CANDIDATES_PER_NEIGHBOR, _LEAST_CANDIDATES = 10, 100
 _RECALL_QUERIES, RECALL_K = 1_000, 10
-_CHUNK_ROWS = 2**16  # converted at once, to bound the memory
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,8 +124,8 @@ def build(path: str | os.PathLike[str], rows: npt.NDArray[np.number]) -> Index:
         num_lists = faiss.extract_index_ivf(index).nlist
         count = num_lists * _TRAINING_ROWS_PER_LIST
         index.train(_unit(rows[subsets.evenly(len(rows), count)]))
-    for first in range(0, len(rows), _CHUNK_ROWS):
-        index.add(_unit(rows[first : first + _CHUNK_ROWS]))
+    for part in neighbors.chunks(len(rows)):
+        index.add(_unit(rows[part]))
     faiss.write_index(index, os.fspath(path))
     unmeasured = Index(os.fspath(path), kind, 0.0)
     share = recall(rows, lambda queries, k: unmeasured.search(queries, rows, k))

@@ -11,7 +11,7 @@ from etils import epath
 from supcon_tf import config, data, datasets, exceptions, measures, text
 from supcon_tf.data import folder, manifest, subsets
 from supcon_tf.disk import files, image_names, locks
-from supcon_tf.gallery import approximate, belonging, known, store
+from supcon_tf.gallery import approximate, belonging, known_data, store
 from supcon_tf.training import console, representations, runs
 
 _DEFAULT_RATE = 0.95  # of known examples
@@ -286,7 +286,7 @@ def _threshold(
         rate = earlier.threshold.known_rate
     if settings.known_data:
         source, examples = _read_examples(settings, run, "known_data")
-        known.check(examples, gallery, run)
+        known_data.check(examples, gallery, run)
         held_out = encode(run, source, examples).representations
         path = files.whole(settings.known_data)
         return belonging.fit(gallery, rate, held_out, path)

@@ -38,7 +38,6 @@ _FORMAT = 2
 _ARRAYS = "representations", "labels", "digests"
 _IDS = "ids.json"
 _INDEX = "rows.faiss"
-_CHUNK_ROWS = 2**16  # converted at once, to bound the memory
 _LARGEST_INT8 = 127
 _REMEDY = "Make the gallery again with tools/index.py --overwrite"
 
@@ -375,7 +374,7 @@ class Gallery:
                 "which was read: open it again, and change it then",
                 f"version {newest} in {path}",
             )
-            earlier = _numbered(path)  # also what is left of a removal
+            earlier = files.numbered(path)  # also what is left of a removal
             newest = max(earlier, default=0) + 1
             with files.make_atomically(path / str(newest)) as partial:
                 index = self._write(partial)
@@ -465,36 +464,41 @@ def _open_version(path: epath.Path, version: int) -> Gallery:
         )
         for name, digest in dict(record["files"]).items():
             _check_size(path / name, digest["bytes"])
-        is_remote = "://" in os.fspath(path)
+        ids = tuple(files.read_json(path / _IDS, [], _REMEDY))
         with files.readable(path, _REMEDY):
-            labels = np.load(os.fspath(path / "labels.npy"))
-            # An empty file cannot be mapped.
-            mode = "r" if len(labels) and not is_remote else None
             arrays = {
-                name: np.load(
-                    os.fspath(path / f"{name}.npy"),
-                    mmap_mode=mode if name == "representations" else None,
-                )
-                for name in _ARRAYS
+                name: _read_array(path, name, len(ids)) for name in _ARRAYS
             }
+        index = record.get("index")
         fields = dict(
             **arrays,
             class_names=tuple(record["class_names"]),
-            ids=tuple(files.read_json(path / _IDS, [], _REMEDY)),
+            ids=ids,
             made_of=dict(record["made_of"]),
             threshold=record["threshold"] and Threshold(**record["threshold"]),
             version=version,
-            is_approximate=record.get("index") is not None,
-            index=approximate.Index(os.fspath(path / _INDEX), **record["index"])
-            if record.get("index")
+            is_approximate=index is not None,
+            index=approximate.Index(os.fspath(path / _INDEX), **index)
+            if index
             else None,
         )
     try:
         return Gallery(**fields)
     except exceptions.InvalidValue as error:
-        raise exceptions.InvalidValue(
-            f"{path} must be as it was written, but {error}. {_REMEDY}"
-        ) from error
+        raise _damaged(path, error) from error
+
+
+def _read_array(
+    directory: epath.Path, name: str, num_rows: int
+) -> npt.NDArray[np.number]:
+    """Reads an array of a version; local representations stay on the disk."""
+    path = directory / f"{name}.npy"
+    is_local = "://" not in os.fspath(path)
+    # NumPy cannot map an array of no rows.
+    if name == "representations" and num_rows and is_local:
+        return np.load(path, mmap_mode="r")
+    with path.open("rb") as file:
+        return np.load(file)
 
 
 def open_named(folder: epath.Path, name: str) -> Gallery:
@@ -520,19 +524,7 @@ def check_digests(path: epath.PathLike) -> None:
     record = files.read_json(version / _RECORD, {}, _REMEDY)
     for name, digest in record["files"].items():
         if files.digest(version / name) != digest:
-            raise exceptions.InvalidValue(
-                f"{version / name} must be as it was written, but it differs. "
-                f"{_REMEDY}"
-            )
-
-
-def _numbered(path: epath.Path) -> dict[int, epath.Path]:
-    """The directories whose names are numbers, by these."""
-    return {
-        int(version.name): version
-        for version in files.children(path)
-        if version.name.isdecimal()
-    }
+            raise _damaged(version / name, "it differs")
 
 
 def check_made_of(
@@ -562,8 +554,7 @@ def quantized(
     if representations.dtype == dtype:
         return representations
     quantized_rows = np.empty(representations.shape, dtype)
-    for first in range(0, len(representations), _CHUNK_ROWS):
-        part = slice(first, first + _CHUNK_ROWS)
+    for part in measures.neighbors.chunks(len(representations)):
         rows = representations[part].astype(np.float32)
         if dtype == "int8":
             largest = np.abs(rows).max(axis=1, keepdims=True)
@@ -579,9 +570,13 @@ def _check_size(path: epath.Path, size: int) -> None:
         damage = "it is missing"
         if length is not None:
             damage = f"it has {length:,} of {size:,} bytes"
-        raise exceptions.InvalidValue(
-            f"{path} must be as it was written, but {damage}. {_REMEDY}"
-        )
+        raise _damaged(path, damage)
+
+
+def _damaged(path: epath.Path, damage: object) -> exceptions.InvalidValue:
+    return exceptions.InvalidValue(
+        f"{path} must be as it was written, but {damage}. {_REMEDY}"
+    )
 
 
 def first_duplicate(names: Sequence[str]) -> str | None:

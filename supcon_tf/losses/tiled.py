@@ -263,38 +263,17 @@ def _losses_by_strips(
         """Returns indices of anchors [T]; the last strip repeats the last."""
         return tf.minimum(strip * _STRIP + tf.range(_STRIP), count - 1)
 
-    def call_in_window(strip: tf.Tensor, function: Callable) -> object:
-        """Calls a function of the indices of the contrasts, None for all."""
-        if window is None:
-            return function(None)
-        rows = strip_rows(strip)
-        first, stop = window[0][rows[0]], window[1][rows[-1]]
-
-        def call_of_width(width: int | tf.Tensor) -> object:
-            width = tf.minimum(width, num_contrasts)
-            start = tf.minimum(first, num_contrasts - width)
-            return function(start + tf.range(width))
-
-        widths = *_WIDTHS, num_contrasts
-        is_wider = [
-            tf.cast(stop - first > width, tf.int32) for width in _WIDTHS
-        ]
-        return tf.switch_case(
-            tf.add_n(is_wider),
-            [functools.partial(call_of_width, width) for width in widths],
-        )
-
     def strip_losses(
-        strip: tf.Tensor, columns: tf.Tensor | None, *tensors: tf.Tensor
+        rows: tf.Tensor, columns: tf.Tensor | None, tensors: list[tf.Tensor]
     ) -> tf.Tensor:
         """Returns the losses [T] of a strip, by its part of each source."""
         anchor_vectors, contrast_vectors, *log_n = tensors
-        window_contrasts = pairs.Rows(
+        strip_contrasts = pairs.Rows(
             *(_gather(field, columns) for field in contrasts)
         )
         return pairs.losses(
-            anchors.gather(strip_rows(strip))._replace(vectors=anchor_vectors),
-            window_contrasts._replace(vectors=contrast_vectors),
+            anchors.gather(rows)._replace(vectors=anchor_vectors),
+            strip_contrasts._replace(vectors=contrast_vectors),
             positives,
             options,
             *log_n,
@@ -302,41 +281,30 @@ def _losses_by_strips(
 
     @tf.custom_gradient
     def compute(*sources: tf.Tensor) -> tuple:
-        def indices(
-            strip: tf.Tensor, columns: tf.Tensor | None
-        ) -> tuple[tf.Tensor | None, ...]:
-            """Returns the indices of a strip in each source."""
-            rows = strip_rows(strip)
-            return (rows, columns, rows)[: len(sources)]
-
         def gather_sources(
-            strip: tf.Tensor, columns: tf.Tensor | None
+            rows: tf.Tensor, columns: tf.Tensor | None
         ) -> list[tf.Tensor]:
-            return list(map(_gather, sources, indices(strip, columns)))
+            # `map` ends with the sources: the third may be absent.
+            return list(map(_gather, sources, (rows, columns, rows)))
 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
             def add_strip(strip: tf.Tensor, *sums: tf.Tensor) -> tuple:
+                rows = strip_rows(strip)
                 # The repeated anchors of the last strip count once.
                 is_new = strip * _STRIP + tf.range(_STRIP) < count  # [T]
-                weights = tf.gather(upstream, strip_rows(strip))
-                weights = tf.where(is_new, weights, 0.0)
+                weights = tf.where(is_new, tf.gather(upstream, rows), 0.0)
 
                 def add(columns: tf.Tensor | None) -> list[tf.Tensor]:
                     with tf.GradientTape() as tape:
-                        tensors = gather_sources(strip, columns)
+                        tensors = gather_sources(rows, columns)
                         tape.watch(tensors)
-                        value = strip_losses(strip, columns, *tensors)
+                        value = strip_losses(rows, columns, tensors)
                     gradients = tape.gradient(value, tensors, weights, _ZERO)
-                    return list(
-                        map(
-                            _scatter_add,
-                            sums,
-                            indices(strip, columns),
-                            gradients,
-                        )
-                    )
+                    indices = rows, columns, rows
+                    return list(map(_scatter_add, sums, indices, gradients))
 
-                return strip + 1, *call_in_window(strip, add)
+                new_sums = _call_in_window(add, rows, window, num_contrasts)
+                return strip + 1, *new_sums
 
             _, *sums = tf.while_loop(
                 lambda strip, *_: strip < strips,
@@ -346,11 +314,14 @@ def _losses_by_strips(
             return tuple(sums)
 
         def compute_strip(strip: tf.Tensor) -> tf.Tensor:
-            return call_in_window(
-                strip,
+            rows = strip_rows(strip)
+            return _call_in_window(
                 lambda columns: strip_losses(
-                    strip, columns, *gather_sources(strip, columns)
+                    rows, columns, gather_sources(rows, columns)
                 ),
+                rows,
+                window,
+                num_contrasts,
             )
 
         value = tf.map_fn(
@@ -361,6 +332,34 @@ def _losses_by_strips(
         return tf.reshape(value, [-1])[:count], gradient
 
     return compute(*sources)
+
+
+def _call_in_window(
+    function: Callable[[tf.Tensor | None], object],
+    rows: tf.Tensor,
+    window: Window | None,
+    num_contrasts: tf.Tensor,
+) -> object:
+    """Calls a function of the indices of the contrasts that anchors need.
+
+    `rows` are the indices of the anchors, rising. The function gets None for
+    all contrasts.
+    """
+    if window is None:
+        return function(None)
+    first, stop = window[0][rows[0]], window[1][rows[-1]]
+
+    def call_of_width(width: int | tf.Tensor) -> object:
+        width = tf.minimum(width, num_contrasts)
+        start = tf.minimum(first, num_contrasts - width)
+        return function(start + tf.range(width))
+
+    is_wider = [tf.cast(stop - first > width, tf.int32) for width in _WIDTHS]
+    widths = *_WIDTHS, num_contrasts
+    return tf.switch_case(
+        tf.add_n(is_wider),
+        [functools.partial(call_of_width, width) for width in widths],
+    )
 
 
 def _gather(tensor: tf.Tensor, indices: tf.Tensor | None) -> tf.Tensor:

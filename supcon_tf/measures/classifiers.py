@@ -266,8 +266,7 @@ def class_prototypes(
     )
     # The sum has the direction of the mean, and no division by an empty count.
     sums = np.zeros([num_classes, bank.shape[1]], np.float32)
-    for first in range(0, len(bank), _BANK_ROWS):
-        part = slice(first, first + _BANK_ROWS)
+    for part in neighbors.chunks(len(bank), _BANK_ROWS):
         sums += tf.math.unsorted_segment_sum(  # [num_classes, dim]
             neighbors.unit_rows("bank", bank[part]),
             bank_labels[part],

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -109,25 +109,24 @@ def nearest_neighbors(
     similarities = np.empty((len(queries), k), np.float32)
     indices = np.empty((len(queries), k), np.int32)
 
-    def search_from(first: int) -> None:
-        part = slice(first, first + query_chunk)
+    def search_part(part: slice) -> None:
         similarities[part], indices[part] = search(  # [Q, k] each
-            queries[part], bank, k, first if leave_one_out else None
+            queries[part], bank, k, part.start if leave_one_out else None
         )
 
-    firsts = range(0, len(queries), query_chunk)
-    if len(firsts) < 2:
-        list(map(search_from, firsts))  # a lone query waits for no threads
+    parts = [*chunks(len(queries), query_chunk)]
+    if len(parts) < 2:
+        list(map(search_part, parts))  # a lone query waits for no threads
         return similarities, indices
     num_cores = cores.usable()
-    num_threads = min(len(firsts), num_cores, _MOST_THREADS)
+    num_threads = min(len(parts), num_cores, _MOST_THREADS)
     # Products of several threads at once would wait for one another's cores.
     with (
         threadpoolctl.threadpool_limits(num_cores // num_threads, "blas"),
         concurrent.futures.ThreadPoolExecutor(num_threads) as threads,
     ):
         # Without `list`, an exception of a thread would be lost.
-        list(threads.map(search_from, firsts))
+        list(threads.map(search_part, parts))
     return similarities, indices
 
 
@@ -290,12 +289,17 @@ def check_counts(**values: int) -> None:
     check_positive(**values)
 
 
+def chunks(count: int, size: int = 2**16) -> Iterator[slice]:
+    """Divides rows into parts of `size`: one at a time bounds the memory."""
+    for first in range(0, count, size):
+        yield slice(first, min(first + size, count))
+
+
 def unit_rows(name: str, rows: Matrix) -> _Float32s:
     """The rows of a finite matrix, in float32 and at unit length."""
     rows = check_matrix(name, rows)
     unit = np.empty(rows.shape, np.float32)
-    for first in range(0, len(rows), _TILE):
-        part = slice(first, first + _TILE)
+    for part in chunks(len(rows), _TILE):
         unit[part] = _normalize(_scaled(_to_float32(rows[part])))
     return unit
 
@@ -401,8 +405,8 @@ def _sort_exactly(
     is_close = np.zeros((len(queries), indices.shape[1] + 1), bool)
     is_close[:, 1:-1] = similarities[:, :-1] - similarities[:, 1:] <= _TOLERANCE
     pairs = np.argwhere(is_close[:, 1:] | is_close[:, :-1])  # [P, 2]
-    for first in range(0, len(pairs), _PAIRS_AT_ONCE):
-        query, rank = pairs[first : first + _PAIRS_AT_ONCE].T
+    for part in chunks(len(pairs), _PAIRS_AT_ONCE):
+        query, rank = pairs[part].T
         rows, row_lengths = _to_integers(
             _to_float32(bank[indices[query, rank]])
         )

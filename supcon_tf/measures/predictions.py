@@ -102,9 +102,7 @@ def parts(num_examples: int, num_classes: int) -> Iterator[slice]:
       >>> [part.stop - part.start for part in measures.parts(1000, 10_000)]
       [419, 419, 162]
     """
-    rows = max(_PART_SCORES // num_classes, 1)
-    for first in range(0, num_examples, rows):
-        yield slice(first, min(first + rows, num_examples))
+    return neighbors.chunks(num_examples, max(_PART_SCORES // num_classes, 1))
 
 
 def predict_in_parts(

@@ -93,9 +93,10 @@ def retrieval_summary(
         name: np.zeros(len(counts))
         for name in (f"recall_at_{ks[0]}", *_PRECISIONS)
     }
-    for first in range(0, len(bank), query_chunk):
-        part = slice(first, first + query_chunk)
-        _, nearest = neighbors.search(bank[part], bank, depth, first)  # [Q, K]
+    for part in neighbors.chunks(len(bank), query_chunk):
+        _, nearest = neighbors.search(  # [Q, K]
+            bank[part], bank, depth, part.start
+        )
         is_of_class = labels[nearest] == labels[part, None]  # [Q, K]
         hits += [is_of_class[:, :k].any(axis=1).sum() for k in ks]
         most_hits = np.maximum(num_relevant[part], 1)  # [Q]

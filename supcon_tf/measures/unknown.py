@@ -151,8 +151,7 @@ class Mahalanobis:
             queries.shape[1],
         )
         scores = np.empty(len(queries), np.float32)
-        for first in range(0, len(queries), _CHUNK_ROWS):
-            part = slice(first, first + _CHUNK_ROWS)
+        for part in neighbors.chunks(len(queries), _CHUNK_ROWS):
             unit_rows = neighbors.unit_rows("queries", queries[part])
             rows = unit_rows @ self.whitening.T
             squares = (  # [Q, C]
@@ -193,8 +192,7 @@ class _Scatter:
         dim = bank.shape[1]
         sums = np.zeros([len(counts), dim])  # [C, dim]
         products = np.zeros([dim, dim])
-        for first in range(0, len(bank), _CHUNK_ROWS):
-            part = slice(first, first + _CHUNK_ROWS)
+        for part in neighbors.chunks(len(bank), _CHUNK_ROWS):
             rows = neighbors.unit_rows("bank", bank[part]).astype(np.float64)
             np.add.at(sums, classes[part], rows)
             products += rows.T @ rows
@@ -227,8 +225,8 @@ def _scores_of_rows_left_out(
         scatter, means=scatter.means @ axes, products=np.maximum(variances, 0)
     )
     scores = np.empty(len(queries), np.float32)
-    for first in range(0, len(queries), _CHUNK_ROWS // 8):  # of many arrays
-        part = slice(first, first + _CHUNK_ROWS // 8)
+    # Fewer rows, of which there are many arrays.
+    for part in neighbors.chunks(len(queries), _CHUNK_ROWS // 8):
         rows = neighbors.unit_rows("queries", queries[part]) @ axes  # [Q, dim]
         squares = _squares_left_out(rows, scatter.classes[part], scatter)
         scores[part] = -np.sqrt(np.maximum(squares.min(axis=1), 0))

@@ -188,9 +188,8 @@ def plot_plane(
         for class_id in np.unique(labels):
             plot.scatter(
                 *plane[labels == class_id].T,
+                **palette.style(class_id),
                 s=9 if len(plane) > 500 else 16,
-                color=palette.COLORS[class_id % len(palette.COLORS)],
-                marker=palette.MARKERS[class_id % len(palette.MARKERS)],
                 linewidths=0,
             )
         plot.set(xticks=[], yticks=[])
@@ -264,11 +263,8 @@ def data_uri(pixels: np.ndarray) -> str:
 
 def _style(index: int) -> dict[str, object]:
     """Colour, dashes and mark of a run."""
-    return {
-        "color": palette.COLORS[index % len(palette.COLORS)],
-        "linestyle": _DASHES[index % len(_DASHES)],
-        "marker": palette.MARKERS[index % len(palette.MARKERS)],
-    }
+    dashes = _DASHES[index % len(_DASHES)]
+    return palette.style(index) | {"linestyle": dashes}
 
 
 def _in_percent(share: float, _: int | None = None) -> str:

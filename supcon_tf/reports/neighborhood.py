@@ -8,7 +8,6 @@ from supcon_tf import scores
 from supcon_tf.display import palette
 from supcon_tf.reports import contents, figures, numbers, overview
 
-_MAX_LEGEND = len(palette.COLORS) * len(palette.MARKERS)
 _METHODS = {
     "tsne": "t-SNE: neighbours stay near; distances between groups mean "
     "nothing",
@@ -47,7 +46,9 @@ def representations(runs: Sequence[contents.Run]) -> dict[str, object]:
     return {
         "planes": planes,
         "legends": [*legends.values()],
-        "has_legend": all(len(names) <= _MAX_LEGEND for names in legends),
+        "has_legend": all(
+            len(names) <= palette.MOST_CLASSES for names in legends
+        ),
         "rows": rows,
     }
 

@@ -256,8 +256,7 @@ class RunDirectory:
 
     def exports(self) -> list[int]:
         """The versions below export/, rising."""
-        names = (path.name for path in files.children(self.export))
-        return sorted(int(name) for name in names if name.isdecimal())
+        return sorted(files.numbered(self.export))
 
     def export_record(self) -> dict[str, object]:
         """metadata.json of the newest export; {} for no export."""
@@ -634,9 +633,9 @@ TAKEN_NAMES = tuple(sorted({*SWEEP_FOLDERS, *_FOLDERS}))
 def gallery_versions(path: epath.PathLike) -> dict[int, epath.Path]:
     """The versions of a gallery by their numbers; {} for no gallery."""
     return {
-        int(version.name): version
-        for version in files.children(epath.Path(path))
-        if version.name.isdecimal() and (version / GALLERY_RECORD).exists()
+        number: version
+        for number, version in files.numbered(path).items()
+        if (version / GALLERY_RECORD).exists()
     }
 
 

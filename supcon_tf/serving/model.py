@@ -189,10 +189,17 @@ class ServedModel(tf.Module):
     ):
         super().__init__()
         _check_numbers(top_k, threshold, max_batch_size, batch_timeout)
+        exceptions.require(
+            not max_batch_size or content.can_batch,
+            "`max_batch_size` must be 0 for texts: the server's own batching "
+            "joins requests",
+            max_batch_size,
+        )
         encoder = models.as_encoder(encoder)
         encoder.build(content.views.shape)
-        _check_parts(encoder.representation_dim, classifier, prototypes)
-        _check_names(class_names, encoder, classifier, prototypes)
+        dim = encoder.representation_dim
+        _check_parts(dim, classifier, prototypes)
+        _check_names(class_names, dim, classifier, prototypes)
         # The variables alone: a SavedModel would hold functions of layers that
         # nobody calls. `partial` hides a layer from the tracking.
         self.weights = [
@@ -206,31 +213,23 @@ class ServedModel(tf.Module):
         self.encode = _traced_once(
             functools.partial(encoder, training=False), content.views
         )
-        self.content = content
         if max_batch_size:
-            exceptions.require(
-                content.can_batch,
-                "`max_batch_size` must be 0 for texts: the server's own "
-                "batching joins requests",
-                max_batch_size,
-            )
-            dim = encoder.representation_dim
             self.encode = _batched(
                 self.encode, dim, max_batch_size, batch_timeout
             )
+        self.content = content
         self.classify = classifier and functools.partial(classifier)
         self.is_unit_length = encoder.normalize
-        self.prototypes = None
         self.threshold = threshold
         class_lines = [f"{name}\n" for name in rows.distinct(class_names)]
         self.class_lines = "".join(class_lines)
         self.num_classes = len(class_names)
         self.top_k = min(top_k, self.num_classes)
+        self.prototypes = self.bank = None
         if prototypes is not None:
             self.prototypes = tf.Variable(
                 prototypes, trainable=False, dtype=tf.float32
             )
-        self.bank = None
         if gallery is not None:
             self.bank = bank.Bank(gallery, top_k)
 
@@ -273,9 +272,7 @@ class ServedModel(tf.Module):
             if self.prototypes is not None and not suffix:
                 answers["classify_by_neighbours"] = self._compare
             if self.bank is not None and not suffix:
-                answers["search"] = lambda views: self.bank.search(
-                    self.encode(views)
-                )
+                answers["search"] = self._search
             preprocess = _traced_once(preprocess, spec)
             for name, answer in answers.items():
                 signatures[name] = _signature(spec, preprocess, answer)
@@ -285,12 +282,10 @@ class ServedModel(tf.Module):
         """Probabilities and the classes of the highest."""
         representations = self.encode(views)  # [N, dim]
         logits = self.classify(representations)
-        if self.threshold is None:
-            answer = self._answer("probabilities", tf.nn.softmax(logits))
-        else:
-            answer = self._answer(
-                "probabilities", tf.sigmoid(logits), self.threshold
-            )
+        activation = tf.nn.softmax if self.threshold is None else tf.sigmoid
+        answer = self._answer(
+            "probabilities", activation(logits), self.threshold
+        )
         if self.bank is not None:
             answer |= self.bank.belonging(representations)
         return answer
@@ -305,6 +300,10 @@ class ServedModel(tf.Module):
         return self._answer(
             "similarities", tf.where(exists, similarities, -1.0)
         )
+
+    def _search(self, views: tf.Tensor) -> _Answer:
+        """The most similar rows of the gallery."""
+        return self.bank.search(self.encode(views))
 
     def _represent(self, views: tf.Tensor) -> _Answer:
         """Representations of unit length, whatever the encoder returns."""
@@ -450,14 +449,14 @@ def _check_variables(
 
 def _check_names(
     class_names: Sequence[str],
-    encoder: models.Encoder,
+    dim: int,
     classifier: Callable[[tf.Tensor], tf.Tensor] | None,
     prototypes: npt.ArrayLike | None,
 ) -> None:
+    """Raises ValueError unless each class has a name, a line of text."""
     counts = set()
     if classifier is not None:
-        example = tf.zeros([1, encoder.representation_dim])
-        counts.add(int(classifier(example).shape[1]))
+        counts.add(int(classifier(tf.zeros([1, dim])).shape[1]))
     if prototypes is not None:
         counts.add(len(prototypes))
     counts = counts or {0}

@@ -177,9 +177,7 @@ def plot_gains(results: Iterable[Result]) -> figure.Figure:
         panel.grid(alpha=0.3)
         panel.spines[["top", "right"]].set_visible(False)
         differences = gains(results, method)
-        for index, (size, color) in enumerate(
-            zip(sizes, palette.COLORS, strict=False)
-        ):
+        for index, size in enumerate(sizes):
             shift = 1.04 ** (index - (len(sizes) - 1) / 2)  # apart in the panel
             rows = {
                 steps: [100 * number for number in numbers]
@@ -192,7 +190,7 @@ def plot_gains(results: Iterable[Result]) -> figure.Figure:
                 yerr=[half_interval(numbers) for numbers in rows.values()],
                 fmt="o-",
                 capsize=3,
-                color=color,
+                color=palette.style(index)["color"],
                 label=f"{size:,}",
             )
     legend = panels[0].get_legend_handles_labels()

@@ -25,3 +25,10 @@ def test_every_checkpoint_has_a_linear_probe(finished_run):
     mine, other = fig.axes[0].lines
     assert mine.get_ydata()[-1] == pytest.approx(curve[max(curve)])
     assert [*other.get_xdata()] == [1, 2]
+
+
+def test_more_runs_than_colours_have_a_line_each():
+    curves = {f"run {number}": {1: 0.5} for number in range(12)}
+    lines = evaluation.plot_curves(curves).axes[0].lines
+    assert [line.get_label() for line in lines] == [*curves]
+    assert lines[0].get_color() == lines[10].get_color()

@@ -3,9 +3,12 @@
 import dataclasses
 import importlib.util
 import json
+import re
 
 import numpy as np
 import pytest
+import tensorflow as tf
+from etils import epath
 
 from supcon_tf import gallery
 from tests import processes as tests_processes
@@ -36,6 +39,23 @@ def test_an_opened_gallery_equals_the_saved_gallery(tmp_path, dtype):
     assert gallery.open_gallery(tmp_path / "a").ids == ("b", "c")
     # A gallery that is open keeps its rows.
     assert np.array_equal(opened.representations, shelf.representations)
+
+
+def test_a_gallery_in_a_bucket_is_opened(tmp_path, monkeypatch):
+    """gs://bucket is a folder here, by TensorFlow's functions for files."""
+
+    class Gfile:
+        def __getattr__(self, name):
+            return lambda *paths, **options: getattr(tf.io.gfile, name)(
+                *(re.sub("^gs:/", str(tmp_path), str(p)) for p in paths),
+                **options,
+            )
+
+    monkeypatch.setattr(type(epath.backend.tf_backend), "gfile", Gfile())
+    shelf = galleries.lettered("abc")
+    shelf.save("gs://bucket/a")
+    assert galleries.equal(gallery.open_gallery("gs://bucket/a"), shelf)
+    gallery.store.check_digests("gs://bucket/a")
 
 
 def test_a_gallery_that_another_process_changed_is_not_overwritten(tmp_path):

@@ -1,4 +1,4 @@
-"""The rules of known examples, which define the threshold of a gallery."""
+"""The rules of --known_data, which defines the threshold of a gallery."""
 
 from __future__ import annotations
 
