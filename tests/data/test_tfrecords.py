@@ -394,6 +394,9 @@ def test_weights_are_written_and_read(tmp_path):
         ),
     )
     write(tmp_path, train, shard_examples=6)
+    others = dataclasses.replace(train, weights=weights[::-1])
+    with pytest.raises(ValueError, match="be empty, or .* the same call"):
+        write(tmp_path, others, shard_examples=6)
     written = load(tmp_path)
     gray = [level for level, _ in contents(written)]
     np.testing.assert_allclose(written.weights, weights[gray], rtol=1e-6)
