@@ -66,6 +66,9 @@ def _check_names(path: str, fields: Sequence[str]) -> None:
     label_lists = [split(field, True) for field in fields]
     if not all({*labels} <= _FLAGS for labels in label_lists):
         return
+    # Boxes in an image may have one label too, but differ in number.
+    if len({*map(len, label_lists)}) > 1:
+        return
     repetitive = [
         field
         for field, labels in zip(fields, label_lists, strict=True)
