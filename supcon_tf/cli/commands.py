@@ -366,6 +366,12 @@ def make_tfrecords(settings: config.MakeTfrecordsSettings) -> None:
         split: supcon_tf.training.input_pipeline.source(settings, split)
         for split in ("train", "test")
     }
+    if supcon_tf.data.has_validation(settings.dataset, settings.data_dir):
+        supcon_tf.training.console.print_line(
+            "note",
+            "the images of val are left out: TFRecord files have a training "
+            "and a test split alone",
+        )
     supcon_tf.data.write_tfrecords(
         splits,
         settings.run_dir,

@@ -13,6 +13,9 @@ from supcon_tf.disk import rows
 
 NAMES = "names"  # the names of classes are paths
 
+# Marks between parents that are not ours: all parents would become one.
+_OTHER_MARKS = ("|", ">")
+
 
 class Tree(NamedTuple):
     """A hierarchy of classes.
@@ -39,8 +42,8 @@ def read_tree(hierarchy: str, class_names: Sequence[str]) -> Tree:
       class_names: in the order of the labels.
 
     Raises:
-      ValueError: the file lacks a class, or gives it different parents, or no
-        class has a parent.
+      ValueError: the file lacks a class, or gives it different parents, not
+        all of its parents or itself among them; or no class has a parent.
     """
     if hierarchy == NAMES:
         parents = [_parts(name.rpartition("/")[0]) for name in class_names]
@@ -52,6 +55,7 @@ def read_tree(hierarchy: str, class_names: Sequence[str]) -> Tree:
             f"{hierarchy} must have a row for every class",
             f"none for {', '.join(missing[:3])}",
         )
+        _check_paths(hierarchy, parents_of, class_names)
         parents = [parents_of[name] for name in class_names]
     highest = max(map(len, parents))
     exceptions.require(
@@ -91,6 +95,11 @@ def _read_parents(path: str) -> dict[str, list[str]]:
     for line, fields in rows.read_rows(path, ["class", "parents"]):
         # Class names have this spelling of letters with accents.
         name, field = (unicodedata.normalize("NFC", text) for text in fields)
+        exceptions.require(
+            "/" in field or not any(mark in field for mark in _OTHER_MARKS),
+            f"{line} must have / between parents, as in animal/dog",
+            field,
+        )
         parents = _parts(field)
         earlier = parents_of.setdefault(name.strip(), parents)
         exceptions.require(
@@ -100,3 +109,29 @@ def _read_parents(path: str) -> dict[str, list[str]]:
             "/".join(parents) or "none",
         )
     return parents_of
+
+
+def _check_paths(
+    file: str, parents_of: dict[str, list[str]], class_names: Sequence[str]
+) -> None:
+    """Raises ValueError for paths that end in their class, or begin too low.
+
+    Every class would be alone in its lowest parent. A table of edges, with a
+    row for each parent too, would lose all levels but one.
+    """
+    paths = {name: parents_of[name] for name in class_names if parents_of[name]}
+    names = exceptions.listed([*paths], 3)
+    exceptions.require(
+        not paths or any(path[-1] != name for name, path in paths.items()),
+        f"{file} must give the parents of a class without the class itself",
+        f"paths that end in their classes, {names}",
+    )
+    for name, path in paths.items():
+        highest = path[0]
+        above = parents_of.get(highest)
+        exceptions.require(
+            not above or highest in class_names,
+            f"{file} must give {name} all of its parents, the highest first",
+            f"{'/'.join(path)} for {name}, and {'/'.join(above or ())} for "
+            f"{highest}",
+        )

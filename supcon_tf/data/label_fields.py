@@ -11,6 +11,7 @@ from supcon_tf.disk import rows
 
 # Usual separators of labels that are not ours.
 _OTHER_SEPARATORS = (";", ",", " ")
+_FLAGS = {"0", "1", "0.0", "1.0"}  # whether an image has a label
 _MAX_LISTED = 3  # fields in a message
 
 
@@ -35,7 +36,53 @@ def multi_hot(
     return has_label
 
 
-def check_separator(
+def check(path: str, fields: Sequence[str], is_multi_label: bool) -> None:
+    """Raises ValueError for fields that are not names of labels.
+
+    Each combination of labels would become a class, or two classes, 0 and 1,
+    would be those of every image.
+    """
+    _check_brackets(path, fields)
+    if is_multi_label:
+        _check_names(path, fields)
+    _check_separator(path, fields, is_multi_label)
+
+
+def _check_brackets(path: str, fields: Sequence[str]) -> None:
+    """Raises ValueError for the texts of lists, as pandas writes them."""
+    given = [*filter(None, fields)]
+    are_lists = all(field[0] == "[" and field[-1] == "]" for field in given)
+    is_separated = any(rows.SEPARATOR in field for field in given)
+    exceptions.require(
+        not (given and are_lists) or is_separated,
+        f"{path} must have labels without brackets and quotes, separated by "
+        f"{rows.SEPARATOR} in a column labels",
+        exceptions.listed(given, _MAX_LISTED),
+    )
+
+
+def _check_names(path: str, fields: Sequence[str]) -> None:
+    """Raises ValueError for 0 or 1 of every class in the place of names."""
+    label_lists = [split(field, True) for field in fields]
+    if not all({*labels} <= _FLAGS for labels in label_lists):
+        return
+    # Boxes in an image may have one label too, but differ in number.
+    if len({*map(len, label_lists)}) > 1:
+        return
+    repetitive = [
+        field
+        for field, labels in zip(fields, label_lists, strict=True)
+        if len({*labels}) < len(labels)
+    ]
+    exceptions.require(
+        not repetitive,
+        f"{path} must have the names of the labels of each image, not 0 or 1 "
+        "for every class",
+        exceptions.listed(repetitive, _MAX_LISTED),
+    )
+
+
+def _check_separator(
     path: str, fields: Sequence[str], is_multi_label: bool
 ) -> None:
     """Raises ValueError for several labels with another separator.

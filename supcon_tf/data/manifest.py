@@ -71,11 +71,19 @@ def load_manifest(
     )
     if split == "validation":
         is_test = _validation(data_dir, table)
-    split_names = (
+    train_names, test_names = (
         _names(table, table.fields[mask]) for mask in (is_train, is_test)
     )
-    class_names = partition.class_names(*split_names, split, data_dir)
+    class_names = partition.class_names(
+        train_names, test_names, split, data_dir
+    )
     chosen = np.flatnonzero(is_train if split == "train" else is_test)
+    exceptions.require(
+        split == "train" or test_names or not len(chosen),
+        f"{data_dir} must have a label of some {split} image: without any, no "
+        "score can be measured",
+        f"{len(chosen)} images without",
+    )
     note = ""
     if split_by == "image" and (table.splits == "").any():
         note = partition.describe_uneven(
@@ -180,8 +188,14 @@ def _read(path: str) -> _Table:
         spelling = _one_spelling(name)
         _check_path(line, name, spelling in earlier)
         if labels is None and not (label or "").strip():
+            received = repr(label)
+            if label is None:
+                received = (
+                    "neither: name a column so; several labels of an image are "
+                    f"in one column labels, separated by {rows.SEPARATOR}"
+                )
             raise exceptions.InvalidValue(
-                f"{line} must have a label or labels, got {label!r}"
+                f"{line} must have a label or labels, got {received}"
             )
         if label is not None and labels is not None:
             raise exceptions.InvalidValue(
@@ -200,7 +214,7 @@ def _read(path: str) -> _Table:
         splits.append(partition.split_of(split or "") or "")
         field_ids.append(texts.setdefault(text, len(texts)))
         weights.append(1.0 if weight is None else _weight(line, weight))
-    label_fields.check_separator(path, list(texts), is_multi_label)
+    label_fields.check(path, list(texts), is_multi_label)
     return _Table(
         paths,
         np.array(splits, str),

@@ -204,7 +204,7 @@ def _read_records(
     examples: dict[str, dict[str, int]] = {"train": {}, "test": {}}
     weights: dict[str, list[float]] = {"train": [], "test": []}
     label_counts: set[int] = set()
-    unlabelled = ""
+    unlabelled = repetitive = ""
     for split, file_names in names.items():
         for name in progress.track(
             file_names, len(file_names), "reading labels"
@@ -219,6 +219,9 @@ def _read_records(
                     label_counts.add(len(values))
                     if not len(values) and not unlabelled:
                         unlabelled = f"{directory / name}:{count}"
+                    is_repetitive = len({*values.tolist()}) < len(values)
+                    if is_repetitive and not repetitive:
+                        repetitive = f"{directory / name}:{count}"
                     for value, label_name in _label_names(values, texts):
                         first_name = labels[split].setdefault(value, label_name)
                         _check_name(value, first_name, label_name)
@@ -229,6 +232,14 @@ def _read_records(
                     f"TFRecord file, got {exceptions.reason(error.message)}"
                 ) from error
             examples[split][name] = count
+    # Boxes in an image may have one label too, but differ in number.
+    has_flags = len(label_counts) == 1 and repetitive
+    exceptions.require(
+        not has_flags or not {*labels["train"], *labels["test"]} <= {0, 1},
+        f"{repetitive} must have the numbers of its labels in the feature "
+        f"{label}, not 0 or 1 for every class",
+        "0 or 1 several times",
+    )
     index = Index(
         features,
         compression,

@@ -116,6 +116,8 @@ def _check_same(
         digest.update(repr(names).encode())
         if source.labels is not None:
             digest.update(np.array(source.labels, np.int64).tobytes())
+        if source.weights is not None:
+            digest.update(np.array(source.weights, np.float32).tobytes())
     plan = {"sizes": sizes, "seed": seed, "data": digest.hexdigest()}
     recorded = files.read_json(directory / _PLAN, None)
     is_empty = recorded is None and not files.children(directory, "*-of-*")

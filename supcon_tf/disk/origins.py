@@ -53,8 +53,9 @@ def describe(checkpoint: Mapping[str, str], other: Mapping[str, str]) -> str:
 def recorded(checkpoint: epath.PathLike) -> dict[str, object]:
     """The recorded origin of a checkpoint.
 
-    It has the digests `classes` and `images`, and for a stage the identity
-    `encoder`. {} for a checkpoint of an earlier version.
+    It has the digests of `training.materials`, such as `classes` and `images`,
+    and for a stage the identity `encoder`. {} for a checkpoint of an earlier
+    version.
 
     Raises:
       ValueError: its progress.json is damaged.

@@ -1,29 +1,46 @@
-"""The materials of a training, images and encoder, and checks of them."""
+"""The materials of a training and checks of them.
+
+They are the images with labels and weights, the parents of the classes, and the
+encoder of a stage.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from supcon_tf import data, exceptions, run_files
-from supcon_tf.data import sources
+from supcon_tf.data import hierarchy, sources
 from supcon_tf.disk import origins
 from supcon_tf.training import console
+
+# The materials without which a run cannot go on, and what is wrong with others.
+_NEEDED = {
+    "images": "the same names with other contents or labels",
+    "weights": "other weights of the images",
+    "parents": "other parents of the classes",
+}
 
 
 def fingerprints(images: data.Source) -> dict[str, object]:
     """The record of the training images in a checkpoint.
 
     Its `images` is a digest of bytes and labels if the bytes have been read;
-    else its `files` is a digest of sizes, times and labels.
+    else its `files` is a digest of sizes, times and labels. Labels that are
+    read with the examples alone are in no digest: such images have `files` too.
     """
     made_of: dict[str, object] = {
         "classes": origins.digest_names(images.class_names)
     }
     if images.shard is not None:  # depends on the number of workers
         return made_of
+    weights = images.weights
+    made_of["weights"] = ""
+    if weights is not None:
+        weights = np.asarray(weights, np.float32)
+        made_of["weights"] = sources.fingerprint(weights)
     labels = []
     if images.labels is not None:
         labels = [np.asarray(images.labels, np.int64)]
@@ -35,8 +52,21 @@ def fingerprints(images: data.Source) -> dict[str, object]:
         content = np.asarray(content, np.int64)
     else:
         kind, content = "files", images.fingerprint()
+    if images.labels is None:
+        made_of["files"] = sources.fingerprint(images.fingerprint())
     labels = sources.fingerprint(*labels)
     return made_of | {kind: sources.fingerprint(content, labels)}
+
+
+def parents(path: str | None, class_names: Sequence[str]) -> dict[str, str]:
+    """The record of the parents of the classes in a checkpoint; {} for none.
+
+    The arguments are those of `hierarchy.read_ancestors`.
+    """
+    if path is None:
+        return {}
+    ancestors = hierarchy.read_ancestors(path, class_names)
+    return {"parents": sources.fingerprint(ancestors)}
 
 
 def check(run: run_files.RunDirectory, made_of: Mapping[str, object]) -> None:
@@ -45,18 +75,18 @@ def check(run: run_files.RunDirectory, made_of: Mapping[str, object]) -> None:
     Prints a line where files differ by their times alone: they may be copies.
 
     Raises:
-      ValueError: the images, their labels, or the checkpoint of the encoder
-        differ.
+      ValueError: the images, their labels or weights, the parents of the
+        classes, or the checkpoint of the encoder differ.
     """
     earlier = run.made_of()
     common = earlier.keys() & made_of.keys()
     changed = {name for name in common if earlier[name] != made_of[name]}
-    exceptions.require(
-        "images" not in changed,
-        f"--resume must find the training data of {run.path} as they were",
-        "the same names with other contents or labels: restore the data, or "
-        "begin anew with --overwrite",
-    )
+    for name, difference in _NEEDED.items():
+        exceptions.require(
+            name not in changed,
+            f"--resume must find the training data of {run.path} as they were",
+            f"{difference}: restore the data, or begin anew with --overwrite",
+        )
     if "files" in changed:
         console.print_line(
             "warning",

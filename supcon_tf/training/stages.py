@@ -65,7 +65,15 @@ def pretrain(
     if job.settings.data_service:  # its batches are for training alone
         local_settings = dataclasses.replace(job.settings, data_service=None)
         views = input_pipeline.cached_views(local_settings, job.train, mix)
-    loop.fit(job, model, batches, measures=_measures(job), views=views)
+    made_of = materials.parents(job.settings.hierarchy, job.train.class_names)
+    loop.fit(
+        job,
+        model,
+        batches,
+        measures=_measures(job),
+        views=views,
+        made_of=made_of,
+    )
     console.print_line("pretrained", job.run.latest_checkpoint())
     return job.run
 

@@ -51,3 +51,27 @@ def test_a_class_has_the_same_parents_in_all_rows(tmp_path):
     message = "csv:4 must give crane the parents .* before, bird, got machine"
     with pytest.raises(ValueError, match=message):
         hierarchy.read_ancestors(str(path), ("crane",))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("pug,animal|dog\ncat,animal\n", r"csv:2 must have / between parents"),
+        ("pug,animal\ncat,animal > cats\n", "csv:3 must have / .* got animal"),
+        ("pug,dog/pug\ncat,cat\n", "without the class itself, .* pug, cat$"),
+        ("pug,dog\ncat,feline\ndog,animal\nfeline,animal\n",
+         "give pug all of its parents, .* got dog for pug, and animal for dog"),
+        # A group is called by a class of it; a class by another group.
+        ("pug,animal/cat\ncat,animal/cat\nanimal,\n", None),
+        ("pug,cat\ncat,animal\nx,y|z/a\n", None),
+    ],
+)  # fmt: skip
+def test_paths_have_all_parents_and_no_class(tmp_path, rows, message):
+    """Else every class would have one parent more, or lack all but one."""
+    path = tmp_path / "parents.csv"
+    path.write_text(f"class,parents\n{rows}")
+    if message is None:
+        hierarchy.read_ancestors(str(path), ("pug", "cat"))
+        return
+    with pytest.raises(ValueError, match=message):
+        hierarchy.read_ancestors(str(path), ("pug", "cat"))

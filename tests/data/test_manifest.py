@@ -206,6 +206,41 @@ def test_one_label_is_no_list_and_comes_without_labels(images):
         ValueError, match="a.csv:2 must have a label or labels, got both, 'a' a"
     ):
         load(images, "a.csv", rows)
+    rows = "path,cat,dog,split\nimages/0.png,1,0,train\n"
+    with pytest.raises(ValueError, match="a.csv:2 must .* got neither: name a"):
+        load(images, "a.csv", rows)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["['a']", "['a', 'b']", ""], r"brackets .* got \['a'\], \['a', 'b'"),
+        (["0|1|0", [1, 0, 0], [0, 0, 0]], r"names of .* got 0\|1\|0, 1\|0\|0,"),
+        (["a", "", ""], "a.jsonl must have a label of some test image.* got 2"),
+        (["a", ["[b]", "[c]"], "[b]"], None),
+        ([[0, 1], [1], []], None),  # numbers of classes
+        ([[0, 0], [1, 1, 0], []], None),  # of boxes in an image
+    ],
+)  # fmt: skip
+def test_labels_of_another_form_are_refused(images, labels, message):
+    """Each combination would be a class, or 0 and 1 those of every image."""
+    splits = "train", "test", "test"
+    lines = [
+        {"path": f"images/{i}.png", "labels": value, "split": split}
+        for i, (value, split) in enumerate(zip(labels, splits, strict=True))
+    ]
+    lines.append(
+        {"path": "images/9.png", "labels": labels[1], "split": "train"}
+    )
+    lines.append(
+        {"path": "images/8.png", "labels": labels[2], "split": "train"}
+    )
+    contents = "\n".join(map(json.dumps, lines))
+    if message is None:
+        assert load(images, "a.jsonl", contents, "test").num_examples == 2
+        return
+    with pytest.raises(ValueError, match=message):
+        load(images, "a.jsonl", contents, "test")
 
 
 def test_the_end_of_a_name_may_have_capitals(images):

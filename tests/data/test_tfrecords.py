@@ -183,6 +183,31 @@ def test_several_labels(tmp_path):
     assert train.read(next(iter(train.records(None))))[1].dtype == tf.uint8
 
 
+def test_labels_are_no_flags_of_all_classes(tmp_path):
+    """Of boxes in an image, whose number differs, any label may come again."""
+
+    def write_labels(*label_lists):
+        paths = [tmp_path / f"{split}-1-of-1" for split in ("train", "test")]
+        for path in paths:
+            for labels in label_lists:
+                values = tf.train.Int64List(value=labels)
+                options = {"label": tf.train.Feature(int64_list=values)}
+                part = tmp_path / "part"
+                write_foreign(part, [(1, 1)], **options)
+                with path.open("ab") as file:
+                    file.write(part.read_bytes())
+
+    write_labels([1, 1, 0], [0, 1])
+    assert load(tmp_path, **FOREIGN).class_names == ("0", "1")
+    for path in tmp_path.glob("*-of-1"):
+        path.unlink()
+    write_labels([0, 1, 0], [1, 0, 0])
+    with pytest.raises(
+        ValueError, match="train-1-of-1:1 must .* not 0 or 1 fo"
+    ):
+        load(tmp_path, **FOREIGN)
+
+
 def test_an_example_without_a_label_is_named(tmp_path):
     """Unless others have several, or the index says that they may."""
     labels = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0]])
@@ -410,6 +435,9 @@ def test_weights_are_written_and_read(tmp_path):
         ),
     )
     write(tmp_path, train, shard_examples=6)
+    others = dataclasses.replace(train, weights=weights[::-1])
+    with pytest.raises(ValueError, match="be empty, or .* the same call"):
+        write(tmp_path, others, shard_examples=6)
     written = load(tmp_path)
     gray = [level for level, _ in contents(written)]
     np.testing.assert_allclose(written.weights, weights[gray], rtol=1e-6)

@@ -1,11 +1,13 @@
 """Results of a checkpoint are refused with another checkpoint."""
 
+import dataclasses
 import json
 import os
 import pathlib
 import shutil
 import types
 
+import numpy as np
 import pytest
 
 from supcon_tf import (
@@ -185,3 +187,34 @@ def test_materials_must_be_those_of_the_record(image_folder, tmp_path, capsys):
     os.utime(first)
     assert not check(digests, True)
     assert "have changed since run was begun" in check(times, False)
+
+
+def test_weights_and_parents_are_materials(tmp_path, capsys):
+    images = data.from_arrays(np.zeros([4, 8, 8, 3], np.uint8), [0, 1, 2, 0])
+    weighted = dataclasses.replace(images, weights=np.array([1, 1, 1, 5.0]))
+    unread = dataclasses.replace(images, labels=None, digests=np.arange(4))
+    rewritten = dataclasses.replace(unread, fingerprint=lambda: "of labels")
+    path = tmp_path / "parents.csv"
+
+    def made_of(text, source=images):
+        path.write_text(f"class,parents\n{text}\n")
+        parents = materials.parents(str(path), source.class_names)
+        return materials.fingerprints(source) | parents
+
+    def check(record, other):
+        run = types.SimpleNamespace(path="run", made_of=lambda: record)
+        materials.check(run, other)
+        return capsys.readouterr().out
+
+    record = made_of("0,a\n1,a\n2,b")
+    assert not check(record, made_of("2,d\n0,c\n1,c"))  # other words
+    assert not check(record, materials.parents(None, images.class_names))
+    with pytest.raises(ValueError, match="got other parents of the classes: r"):
+        check(record, made_of("0,a\n1,b\n2,b"))
+    for before, after in ((images, weighted), (weighted, images)):
+        with pytest.raises(ValueError, match="got other weights of the images"):
+            check(*map(materials.fingerprints, (before, after)))
+    # The labels of TFRecord files are not read before the training.
+    records = [*map(materials.fingerprints, (unread, rewritten))]
+    assert not check(records[0], records[0])
+    assert "have changed since run was begun" in check(*records)

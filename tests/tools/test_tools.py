@@ -258,3 +258,19 @@ def test_the_augmentation_is_shown(image_folder, tmp_path):
     for path in paths:
         assert (tmp_path / path).read_bytes().startswith(b"\x89PNG")
     assert len(list((tmp_path / "runs" / "show_augment").iterdir())) == 2
+
+
+def test_records_have_no_validation_images(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(supcon_tf.data, "write_tfrecords", lambda *_, **__: 0)
+    path, rows = tmp_path / "list.csv", "path,label,split\n"
+    settings = config.MakeTfrecordsSettings(
+        data_dir=str(path), run_dir=str(tmp_path), check_images=False
+    )
+    for split, is_noted in (("train", False), ("test", False), ("val", True)):
+        (tmp_path / f"{split}.jpg").touch()
+        rows += f"{split}.jpg,a,{split}\n"
+        path.write_text(rows)
+        if split != "train":
+            commands.make_tfrecords(settings)
+            noted = "note         the images of val are left out"
+            assert (noted in capsys.readouterr().out) == is_noted
