@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from supcon_tf import exceptions, gallery
+from supcon_tf import exceptions, gallery, measures
 from supcon_tf.gallery import approximate
 from tests.gallery import galleries
 
@@ -42,6 +42,27 @@ def test_the_index_finds_nearly_all_neighbors(tmp_path, monkeypatch, kind):
     np.testing.assert_array_equal(
         neighbors, exact.search(queries[:2], k=1000)[1]
     )
+
+
+def test_a_class_that_the_graph_does_not_reach_is_found(tmp_path, monkeypatch):
+    """Its rows are in the order of their classes, and close, as of SupCon."""
+    monkeypatch.setattr(approximate, "_LEAST_CANDIDATES", 10)
+    monkeypatch.setattr(approximate, "_CANDIDATES_PER_NEIGHBOR", 1)
+    monkeypatch.setattr(approximate, "_RECALL_QUERIES", 60)
+    rng = np.random.default_rng(0)
+    rows = np.repeat(rng.normal(size=(10, 16)), 30, axis=0)
+    rows = (rows + rng.normal(scale=1e-3, size=rows.shape)).astype(np.float32)
+    queries = rng.normal(size=(100, 16))  # of no class
+    cosines, _ = measures.nearest_neighbors(queries, rows, k=1)
+    index = approximate.build(tmp_path / "rows.faiss", rows)
+    found, _ = index.search(queries, rows, k=1)
+    np.testing.assert_allclose(found, cosines, atol=2e-5)
+    # The recall tells of such queries, for which a lone graph is no help.
+    monkeypatch.setattr(approximate, "_SAMPLE_ROWS", 1)
+    graph = approximate.build(tmp_path / "graph.faiss", rows)
+    assert graph.recall < index.recall
+    of_rows = approximate.recall(rows, lambda q, k: graph.search(q, rows, k))
+    assert graph.recall < of_rows - 0.02
 
 
 def test_the_kind_follows_from_the_size():
