@@ -32,8 +32,6 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # its first bytes
 # Characters of patterns to TensorFlow, in the path of a checkpoint.
 _PATTERN = re.compile(r"[*?\[\\]")
 _LINKS: dict[str, tempfile.TemporaryDirectory] = {}  # of `literal`
-# The type of JSON by the type of its default.
-_KINDS = {dict: dict, list: list, tuple: list}
 # Errors of readers of JSON and .npz on files that are cut or of another kind.
 _DAMAGE_ERRORS = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
 _DAMAGED = "Restore the file, or make it again with the tool that wrote it"
@@ -130,7 +128,7 @@ def read_json(
 
     Args:
       path: of the file.
-      absent: a dict or another value, of the type that the file must have.
+      absent: a dict or a list, as the file must have; None for any content.
       remedy: of the message on a damaged file.
 
     Raises:
@@ -144,7 +142,7 @@ def read_json(
         except FileNotFoundError:  # removed in between
             return absent
     kind = type(content).__name__
-    if absent is not None and not isinstance(content, _KINDS[type(absent)]):
+    if absent is not None and not isinstance(content, type(absent)):
         raise exceptions.InvalidValue(
             _damage_message(path, f"{kind} in it", remedy)
         )

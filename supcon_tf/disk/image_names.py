@@ -11,16 +11,7 @@ from typing import NamedTuple
 
 SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png")
 # Suffixes of pictures that are neither JPEG nor PNG, and are not read.
-_UNREAD_SUFFIXES = (
-    ".webp",
-    ".gif",
-    ".bmp",
-    ".tif",
-    ".tiff",
-    ".heic",
-    ".heif",
-    ".avif",
-)
+_UNREAD_SUFFIXES = tuple(".webp .gif .bmp .tif .tiff .heic .heif .avif".split())
 # Folders that operating systems create beside the files of users.
 _SYSTEM_FOLDERS = ("__MACOSX", "@eaDir", "$RECYCLE.BIN", "lost+found")
 

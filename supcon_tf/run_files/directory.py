@@ -208,7 +208,7 @@ class RunDirectory:
         Raises:
           ValueError: names or order differ from those of the checkpoint.
         """
-        names = files.read_json(self.classes_file, ())
+        names = files.read_json(self.classes_file, [])
         trained = self.made_of().get("classes")
         exceptions.require(
             trained in (None, origins.digest_names(names)),

@@ -149,9 +149,10 @@ def table_of_paper(settings: config.ReproduceSettings) -> config.SweepSettings:
         pathlib.Path.cwd(),
     )
     flagfile = folder / f"{settings.table}.flags"
+    names = sorted(path.stem for path in folder.glob("*.flags"))
     exceptions.require(
         flagfile.exists(),
-        f"--table must be one of {_preset_names(folder)} with "
+        f"--table must be one of {', '.join(names)} with "
         f"--scale={settings.scale}",
         settings.table,
     )
@@ -179,8 +180,3 @@ def _toy(sweep: config.SweepSettings) -> config.SweepSettings:
         unknown_classes=unknown_classes,
         **_TOY_SETTINGS,
     )
-
-
-def _preset_names(folder: pathlib.Path) -> str:
-    """Returns the names of the presets in a folder, joined by commas."""
-    return ", ".join(sorted(path.stem for path in folder.glob("*.flags")))

@@ -17,13 +17,8 @@ from supcon_tf.training import console
 # Figures of the progress bar, in this order; the line of an epoch has them
 # first.
 _LIVE = (
-    "loss",
-    "loss/chance",
-    "contrastive_accuracy",
-    "accuracy",
-    "examples/s",
-    "data_wait",
-    "learning_rate",
+    *("loss", "loss/chance", "contrastive_accuracy", "accuracy"),
+    *("examples/s", "data_wait", "learning_rate"),
 )
 _SECONDS_PER_LINE = 1.0  # between epochs, but for the first and the last
 _SECONDS_PER_RATE = 0.5  # between copies of the learning rate from the device

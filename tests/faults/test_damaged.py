@@ -105,8 +105,8 @@ def test_the_state_of_a_cell_is_named(tmp_path):
 
 def test_json_of_another_type_is_damaged(tmp_path):
     path = tmp_path / "a.json"
-    assert files.read_json(path, ()) == ()
+    assert files.read_json(path, []) == []
     path.write_text("[1]")
-    assert files.read_json(path, ()) == [1]
+    assert files.read_json(path, []) == [1]
     with pytest.raises(ValueError, match="list in it. Make it again"):
         files.read_json(path, {}, "Make it again")
