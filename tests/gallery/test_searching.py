@@ -264,9 +264,12 @@ def test_a_file_has_the_id_of_the_tool_whatever_its_name(
     os.rename(file, f"{folder}/a.png")
     assert gallery_page._thumbnail(f"{folders}/accents/\u00e9/a.png")
     # An id that the user gives is exported whatever it is.
-    table = bank.line_table(f"{folder}/ids.txt", f"{file}\n")
-    line = table.lookup(tf.constant([0], tf.int64)).numpy()[0].decode()
-    assert line.endswith("/\\udcff.png")
+    lines = bank.Bank(galleries.from_rows(np.eye(2), ids=(file, "")), k=1)
+    lines.make_tables(str(folder))
+    first, second = (
+        lines._tables["ids"].lookup(tf.constant([0, 1], tf.int64)).numpy()
+    )
+    assert first.decode().endswith("/\\udcff.png") and second == b" "
 
 
 def test_a_path_in_the_home_folder_is_that_of_its_file(
@@ -615,7 +618,7 @@ def test_all_rows_of_a_manifest_without_splits_are_taken(index, folders):
         f"known/mid/{path.name}" for path in (folders / "known/mid").iterdir()
     ]
     path = folders / "unsplit.csv"
-    path.write_text("\n".join(["path,label", *(f"{p},day" for p in paths)]))
+    path.write_text("\n".join(["path,label", *(f"./{p},day" for p in paths)]))
     shelf = index(data_dir="unsplit.csv", name="unsplit")
     assert {*shelf.ids} == {str(folders / name) for name in paths}
     grown = index(add="unsplit.csv")
