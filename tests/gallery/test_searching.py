@@ -21,11 +21,12 @@ from PIL import Image
 import supcon_tf
 from supcon_tf import config, exceptions, gallery, serving, training
 from supcon_tf.cli import commands
-from supcon_tf.gallery import belonging, searching
+from supcon_tf.gallery import belonging, indexing, searching
 from supcon_tf.gallery import page as gallery_page
 from supcon_tf.serving import bank
 from supcon_tf.training import representations, runs
 from tests import forks, processes
+from tests.gallery import galleries
 
 
 @pytest.fixture(scope="module")
@@ -625,6 +626,17 @@ def test_all_rows_of_a_manifest_without_splits_are_taken(index, folders):
     assert grown.class_counts()["day"] == len(paths)
     part = index(data_dir="unsplit.csv", name="part", split="train")
     assert 0 < len(part) < len(paths)
+
+
+def test_copies_of_another_class_are_named(capsys):
+    shelf = galleries.lettered("abc", ("cup", "pen"), [0, 1, -1])
+    copies = galleries.lettered("abc", ("pen",), [0, 0, 0])
+    grown = shelf.add(dataclasses.replace(copies, ids=tuple("def")))
+    indexing._print_other_classes(grown, 3)
+    printed = capsys.readouterr().out
+    assert "1 earlier rows have a copy of another class by now: a; " in printed
+    indexing._print_other_classes(grown.part(grown.labels == 1), 3)
+    assert not capsys.readouterr().out
 
 
 def test_a_class_without_rows_is_no_answer(index, shelf, folders, capsys):
