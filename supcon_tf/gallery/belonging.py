@@ -18,6 +18,9 @@ from supcon_tf.gallery import store
 # score is chosen; evenly spread.
 _MOST_THRESHOLD_ROWS, _MOST_CHOICE_ROWS = 10_000, 20_000
 _FOLDS = 5  # parts of the classes, each of which is held out once
+# The score of an example that is encoded again, in another batch or by an
+# export, differs by less, relative to a score beyond 1.
+_ROUNDING = 1e-5
 
 
 def fit(
@@ -27,6 +30,9 @@ def fit(
     known_data: str | None = None,
 ) -> store.Threshold | None:
     """The threshold that a share of known examples reaches.
+
+    It is lower by rounding errors than the score of the last of them, which
+    stays known wherever its score is computed.
 
     Args:
       gallery: the rows.
@@ -55,6 +61,7 @@ def fit(
     if not len(scores):
         return None
     minimum = measures.known_threshold(scores, known_rate)
+    minimum -= _ROUNDING * max(1.0, abs(minimum))
     return store.Threshold(minimum, known_rate, known_data, score, aurocs)
 
 

@@ -127,7 +127,34 @@ def _changed(
     if not len(positions):
         return gallery
     source = subsets.subset(source, positions)
-    return gallery.add(encode(run, source, examples.part(is_missing)))
+    grown = gallery.add(encode(run, source, examples.part(is_missing)))
+    _print_other_classes(grown, len(positions))
+    return grown
+
+
+def _print_other_classes(gallery: store.Gallery, num_added: int) -> None:
+    """Prints earlier rows that have a copy of another class in the last rows.
+
+    A file that has moved to the folder of another class is such a copy.
+    """
+    first, is_labelled = len(gallery) - num_added, gallery.labels >= 0
+    is_new = np.arange(len(gallery)) >= first
+    added = np.flatnonzero(is_new & is_labelled)
+    label_of = dict(
+        zip(gallery.digests[added], gallery.labels[added], strict=True)
+    )
+    is_copied = np.isin(gallery.digests, gallery.digests[added])
+    ids = [
+        gallery.ids[row]
+        for row in np.flatnonzero(is_copied & ~is_new & is_labelled)
+        if gallery.labels[row] != label_of[gallery.digests[row]]
+    ]
+    if ids:
+        console.print_line(
+            "note",
+            f"{len(ids):,} earlier rows have a copy of another class by now: "
+            f"{exceptions.listed(ids)}; --remove takes wrong ones out",
+        )
 
 
 def encode(
@@ -182,8 +209,9 @@ def _read_examples(
         count = f"{source.num_examples:,} examples"
         console.print_line("data", f"{count} of {path}{text}")
     folder_path = path if os.path.isdir(path) else os.path.dirname(path)
+    # Whole, as in Python: a list may call a file ./a.png, or ../b/a.png.
     ids = tuple(
-        image_names.readable(os.path.join(folder_path, name))
+        image_names.readable(files.whole(os.path.join(folder_path, name)))
         for name in source.ids
     )
     duplicate = store.first_duplicate(ids)

@@ -61,12 +61,13 @@ class Bank(tf.Module):
     def make_tables(self, folder: str) -> None:
         """Makes tables of ids by row, and of classes by label, from files.
 
-        Spaces replace line breaks in a text.
+        Spaces replace line breaks in a text, and a space an empty text, which
+        a table refuses.
         """
         self._tables = {
             name: line_table(
                 f"{folder}/gallery_{name}.txt",
-                "".join(" ".join(line.splitlines()) + "\n" for line in texts),
+                "".join(f"{_line(text)}\n" for text in texts),
             )
             for name, texts in self._texts.items()
         }
@@ -124,6 +125,10 @@ class Bank(tf.Module):
         )
         nearest = tf.reduce_min(squares, axis=1)
         return tf.cast(tf.sqrt(tf.maximum(nearest, 0)), tf.float32)
+
+
+def _line(text: str) -> str:
+    return " ".join(text.splitlines()) or " "
 
 
 def line_table(file: str, lines: str) -> tf.lookup.StaticHashTable:

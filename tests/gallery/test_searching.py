@@ -21,11 +21,12 @@ from PIL import Image
 import supcon_tf
 from supcon_tf import config, exceptions, gallery, serving, training
 from supcon_tf.cli import commands
-from supcon_tf.gallery import belonging, searching
+from supcon_tf.gallery import belonging, indexing, searching
 from supcon_tf.gallery import page as gallery_page
 from supcon_tf.serving import bank
 from supcon_tf.training import representations, runs
 from tests import forks, processes
+from tests.gallery import galleries
 
 
 @pytest.fixture(scope="module")
@@ -264,9 +265,12 @@ def test_a_file_has_the_id_of_the_tool_whatever_its_name(
     os.rename(file, f"{folder}/a.png")
     assert gallery_page._thumbnail(f"{folders}/accents/\u00e9/a.png")
     # An id that the user gives is exported whatever it is.
-    table = bank.line_table(f"{folder}/ids.txt", f"{file}\n")
-    line = table.lookup(tf.constant([0], tf.int64)).numpy()[0].decode()
-    assert line.endswith("/\\udcff.png")
+    lines = bank.Bank(galleries.from_rows(np.eye(2), ids=(file, "")), k=1)
+    lines.make_tables(str(folder))
+    first, second = (
+        lines._tables["ids"].lookup(tf.constant([0, 1], tf.int64)).numpy()
+    )
+    assert first.decode().endswith("/\\udcff.png") and second == b" "
 
 
 def test_a_path_in_the_home_folder_is_that_of_its_file(
@@ -615,13 +619,24 @@ def test_all_rows_of_a_manifest_without_splits_are_taken(index, folders):
         f"known/mid/{path.name}" for path in (folders / "known/mid").iterdir()
     ]
     path = folders / "unsplit.csv"
-    path.write_text("\n".join(["path,label", *(f"{p},day" for p in paths)]))
+    path.write_text("\n".join(["path,label", *(f"./{p},day" for p in paths)]))
     shelf = index(data_dir="unsplit.csv", name="unsplit")
     assert {*shelf.ids} == {str(folders / name) for name in paths}
     grown = index(add="unsplit.csv")
     assert grown.class_counts()["day"] == len(paths)
     part = index(data_dir="unsplit.csv", name="part", split="train")
     assert 0 < len(part) < len(paths)
+
+
+def test_copies_of_another_class_are_named(capsys):
+    shelf = galleries.lettered("abc", ("cup", "pen"), [0, 1, -1])
+    copies = galleries.lettered("abc", ("pen",), [0, 0, 0])
+    grown = shelf.add(dataclasses.replace(copies, ids=tuple("def")))
+    indexing._print_other_classes(grown, 3)
+    printed = capsys.readouterr().out
+    assert "1 earlier rows have a copy of another class by now: a; " in printed
+    indexing._print_other_classes(grown.part(grown.labels == 1), 3)
+    assert not capsys.readouterr().out
 
 
 def test_a_class_without_rows_is_no_answer(index, shelf, folders, capsys):
