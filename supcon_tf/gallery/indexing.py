@@ -309,9 +309,10 @@ def _threshold(
     It comes from --known_data, now or at an earlier change, or from rows of
     classes of two rows or more, each beside all others.
     """
-    rate = settings.known_rate or _DEFAULT_RATE
-    if settings.known_rate is None and earlier and earlier.threshold:
-        rate = earlier.threshold.known_rate
+    rate = settings.known_rate
+    if rate is None:
+        has_rate = earlier is not None and earlier.threshold is not None
+        rate = earlier.threshold.known_rate if has_rate else _DEFAULT_RATE
     if settings.known_data:
         source, examples = _read_examples(settings, run, "known_data")
         known_data.check(examples, gallery, run)

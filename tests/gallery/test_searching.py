@@ -166,6 +166,10 @@ def test_the_threshold_is_that_of_known_data(index, folders, run, capsys):
     with pytest.raises(ValueError, match="--known_rate must be given with --k"):
         index(add="loose", known_rate=0.5)
     assert index(add="new").version == grown.version  # nothing is written
+    emptied = index(remove=grown.ids)
+    assert len(emptied) == 0
+    filled = index(add="known", known_data="held_out")
+    assert filled.threshold.known_rate == 1.0  # stays
     with_a_single_image = index(data_dir="loose", name="other")
     assert with_a_single_image.threshold is None
 
