@@ -175,7 +175,14 @@ class Predictor:
             exceptions.require(
                 isinstance(example, str), "`examples` must be texts", example
             )
-            return example.encode()
+            content = example.encode("utf-8", "ignore")
+            exceptions.require(
+                content.decode() == example,
+                "`examples` must be texts of whole characters, without the "
+                "half of an emoji that was cut, or bytes of another encoding",
+                ascii(example),
+            )
+            return content
         if isinstance(example, bytes):
             return example
         if _is_path(example):
@@ -297,9 +304,16 @@ def _of_pil(image: object) -> np.ndarray:
 def _png(image: np.ndarray) -> bytes:
     """The PNG file of an image [H, W] or [H, W, C] in 0..255."""
     exceptions.require(
-        image.ndim in (2, 3) and image.shape[2:] in ((), (1,), (3,), (4,)),
+        image.ndim in (2, 3)
+        and image.shape[2:] in ((), (1,), (3,), (4,))
+        and image.size > 0,
         "`examples` must be images [height, width, channels]",
         f"shape {image.shape}",
+    )
+    exceptions.require(
+        image.dtype != bool,
+        "`examples` must be images in 0..255",
+        "True and False, which would be black: multiply them by 255",
     )
     if image.dtype != np.uint8:
         pixels.check(tf.constant(image, tf.float32))

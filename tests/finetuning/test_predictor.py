@@ -128,8 +128,9 @@ def test_a_run_on_texts_takes_texts(finished_text_run):
     probabilities = [answer.probability for answer in several]
     assert probabilities == pytest.approx([single.probability] * 2, abs=1e-5)
     assert model.encode("good film").ndim == 1
-    with pytest.raises(ValueError, match="must be texts"):
-        model.predict([b"good"])
+    for example, message in ((b"good", "got b"), ("\ud83d", "emoji")):
+        with pytest.raises(ValueError, match=f"must be texts.*{message}"):
+            model.predict([example])
 
 
 @pytest.mark.parametrize(
@@ -140,6 +141,8 @@ def test_a_run_on_texts_takes_texts(finished_text_run):
         (np.full([8, 8, 3], 0.5), ValueError, "floats in 0..255"),
         (np.full([8, 8, 3], 300.0), ValueError, "in 0..255, got 300 to 300"),
         ([np.zeros([8])], ValueError, "height, width, channels"),
+        (np.zeros([0, 8], np.uint8), ValueError, r"got shape \(0, 8\)"),
+        (np.ones([8, 8], bool), ValueError, "black: multiply them by 255"),
     ],
 )
 def test_examples_that_are_no_images_are_named(model, example, error, message):
