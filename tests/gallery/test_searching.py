@@ -166,8 +166,9 @@ def test_the_threshold_is_that_of_known_data(index, folders, run, capsys):
     with pytest.raises(ValueError, match="--known_rate must be given with --k"):
         index(add="loose", known_rate=0.5)
     assert index(add="new").version == grown.version  # nothing is written
-    with_a_single_image = index(data_dir="loose", name="other")
+    with_a_single_image = index(data_dir="loose", name="other", known_rate=0.5)
     assert with_a_single_image.threshold is None
+    assert "does not keep the rate 0.5: " in capsys.readouterr().out
 
 
 def test_known_data_of_other_classes_or_of_the_training_are_refused(
