@@ -335,7 +335,14 @@ def _threshold(
                 f"--known_data={path} measures it anew",
             )
         return gallery.threshold
-    return belonging.fit(gallery, rate)
+    threshold = belonging.fit(gallery, rate)
+    if threshold is None and rate != _DEFAULT_RATE:
+        console.print_line(
+            "note",
+            f"a gallery without a threshold does not keep the rate {rate:g}: "
+            "give --known_rate again with the rows that make one",
+        )
+    return threshold
 
 
 def _print(path: epath.Path, gallery: store.Gallery) -> None:

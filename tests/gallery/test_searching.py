@@ -170,8 +170,9 @@ def test_the_threshold_is_that_of_known_data(index, folders, run, capsys):
     assert len(emptied) == 0
     filled = index(add="known", known_data="held_out")
     assert filled.threshold.known_rate == 1.0  # stays
-    with_a_single_image = index(data_dir="loose", name="other")
+    with_a_single_image = index(data_dir="loose", name="other", known_rate=0.5)
     assert with_a_single_image.threshold is None
+    assert "does not keep the rate 0.5: " in capsys.readouterr().out
 
 
 def test_known_data_of_other_classes_or_of_the_training_are_refused(
