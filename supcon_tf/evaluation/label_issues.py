@@ -14,25 +14,37 @@ _PICTURES = 30  # examples that a report has pictures of
 Issues = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def find_issues(
-    bank: splits.EncodedSplit, k: int, temperature: float
-) -> Issues:
-    """The labels of a split that the votes of its other examples contradict.
+def rank(votes: np.ndarray, labels: np.ndarray) -> Issues:
+    """The most contradicted labels first.
 
-    The votes are those of k-NN. At most as many neighbours vote on an example
-    as its class has other examples: the nearest k cannot all be of a rare
-    class, which says nothing of a label. The only example of a class is not
-    judged.
+    Args:
+      votes: [examples, classes], probabilities that do not know the label of
+        their own example.
+      labels: [examples] integers.
 
     Returns:
       Positions of the examples where another class has more votes than the
       label, the classes with most votes, and the margins: the probability of
-      the label less that of the suggested class, in [-1, 0), rising. Of
-      examples with equal margins, those come first that more neighbours vote
-      on.
+      the label less that of the suggested class, in [-1, 0).
 
     Reference: Northcutt et al. 2021, https://arxiv.org/abs/1911.00068, Sec. 3.2
     (the normalized margin).
+    """
+    suggested, margins = _contradictions(votes, labels)
+    positions = np.argsort(margins, kind="stable")
+    positions = positions[margins[positions] < 0]
+    return positions, suggested[positions], margins[positions]
+
+
+def find_issues(
+    bank: splits.EncodedSplit, k: int, temperature: float
+) -> Issues:
+    """Ranks the labels of a split by the k-NN votes of its other examples.
+
+    At most as many neighbours vote on an example as its class has other
+    examples: the nearest k cannot all be of a rare class, which says nothing of
+    a label. The only example of a class is not judged. Of examples with equal
+    margins, those come first that more neighbours vote on.
     """
     labels, num_classes = bank.labels, len(bank.source.class_names)
     similarities, nearest = measures.nearest_neighbors(  # [examples, k]

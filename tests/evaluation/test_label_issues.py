@@ -14,12 +14,11 @@ from supcon_tf.reports import contents, page
 from supcon_tf.training import runs
 
 
-def test_margins_by_hand():
+def test_rank_by_hand():
     votes = np.array([[0.6, 0.4], [0.1, 0.9], [0.5, 0.5], [0.4, 0.6]])
-    labels = np.array([0, 0, 1, 0])
-    suggested, margins = label_issues._contradictions(votes, labels)
-    assert suggested.tolist() == [1, 1, 0, 1]
-    np.testing.assert_allclose(margins, [0.2, -0.8, 0, -0.2])
+    order, suggested, margins = label_issues.rank(votes, np.array([0, 0, 1, 0]))
+    assert order.tolist() == [1, 3] and suggested.tolist() == [1, 1]
+    np.testing.assert_allclose(margins, [-0.8, -0.2])
 
 
 def test_flipped_labels_of_clusters_come_first(finished_run):
@@ -38,9 +37,9 @@ def test_flipped_labels_of_clusters_come_first(finished_run):
         bank.representations, bank.representations, flipped,
         num_classes=3, k=20, leave_one_out=True,
     )  # fmt: skip
-    _, expected = label_issues._contradictions(votes, flipped)
-    assert sorted(order) == np.flatnonzero(expected < 0).tolist()
-    np.testing.assert_array_equal(margins, np.sort(expected[expected < 0]))
+    expected = label_issues.rank(votes, flipped)
+    assert sorted(order) == sorted(expected[0])
+    np.testing.assert_array_equal(margins, expected[2])
     scores = np.zeros(300)
     scores[order] = -margins
     is_wrong = flipped != labels
@@ -105,9 +104,10 @@ def test_an_evaluation_writes_and_a_report_shows_wrong_labels(finished_run):
     owner.issues_file.unlink(missing_ok=True)
     html = page.render([contents.read_run(finished_run.path, "mine")])
     assert "--label_issues=1000" in html and 'id="issues"' not in html
-    first, suggested = np.arange(3), (source.labels[:3] + 1) % 3
-    bank = splits.EncodedSplit(source, np.eye(3), source.labels, 16)
-    issues = first, suggested, np.full(3, -1.0)
+    votes = np.eye(3)[source.labels]
+    votes[:3] = np.eye(3)[(source.labels[:3] + 1) % 3]
+    bank = splits.EncodedSplit(source, votes, source.labels, 16)
+    issues = label_issues.rank(votes, source.labels)
     label_issues.write_label_issues(owner, bank, issues, 10)
     html = page.render([contents.read_run(finished_run.path, "mine")])
     assert "Labels that neighbours contradict" in html
