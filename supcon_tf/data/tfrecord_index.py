@@ -21,7 +21,7 @@ from google.protobuf import message
 
 from supcon_tf import exceptions
 from supcon_tf.data import partition, progress
-from supcon_tf.disk import files, rows
+from supcon_tf.disk import files, leftovers, rows
 
 WEIGHT = "image/weight"
 _INDEX = "tfrecords.json"
@@ -162,7 +162,7 @@ def _split_files(directory: epath.Path) -> dict[str, list[str]]:
         path.name for path in directory.iterdir() if "-of-" in path.name
     )
     names = [name for name in names if not name.startswith(".")]
-    for name in names if "://" not in str(directory) else ():
+    for name in names if leftovers.is_local(directory) else ():
         exceptions.require(
             files.is_regular(directory / name),
             f"{directory} must hold regular files",

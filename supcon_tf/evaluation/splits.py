@@ -111,7 +111,7 @@ def encode(
     if max_examples is not None:
         positions = subsets.evenly(source.num_examples, max_examples)
     directory = run.files.encoded / split
-    if "://" in str(directory):
+    if not leftovers.is_local(directory):
         arrays = represent(source, positions)
     else:
         leftovers.remove_dead(run.files.encoded)

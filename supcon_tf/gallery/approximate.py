@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from supcon_tf import exceptions, measures
 from supcon_tf.data import subsets
+from supcon_tf.disk import leftovers
 from supcon_tf.measures import neighbors
 
 # A graph is the faster index, but holds all rows in memory, and its building
@@ -122,7 +123,7 @@ def build(path: str | os.PathLike[str], rows: npt.NDArray[np.number]) -> Index:
     """
     faiss = import_faiss()
     exceptions.require(
-        "://" not in os.fspath(path),
+        leftovers.is_local(path),
         "--approximate must be left out but on a local disk, where faiss "
         "writes its index",
         path,

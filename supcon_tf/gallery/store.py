@@ -27,7 +27,7 @@ import numpy.typing as npt
 from etils import epath
 
 from supcon_tf import exceptions, measures, run_files
-from supcon_tf.disk import files, locks, origins
+from supcon_tf.disk import files, leftovers, locks, origins
 from supcon_tf.gallery import approximate
 
 NO_LABEL = -1
@@ -493,9 +493,8 @@ def _read_array(
 ) -> npt.NDArray[np.number]:
     """Reads an array of a version; local representations stay on the disk."""
     path = directory / f"{name}.npy"
-    is_local = "://" not in os.fspath(path)
     # NumPy cannot map an array of no rows.
-    if name == "representations" and num_rows and is_local:
+    if name == "representations" and num_rows and leftovers.is_local(path):
         return np.load(path, mmap_mode="r")
     with path.open("rb") as file:
         return np.load(file)

@@ -160,7 +160,7 @@ class ContrastiveAccuracy(_Diagnostic):
         self.ignore_labels = ignore_labels
 
     def _measure(self, labels: tf.Tensor, z: tf.Tensor, views: int) -> tuple:
-        kind = "any" if self.multi_label else None
+        kind = "any" if self.multi_label and not self.ignore_labels else None
         labels = positive_weights.canonical(labels, kind)
         weights = positive_weights.from_labels(labels, kind)
         samples = tf.repeat(tf.range(tf.shape(labels)[0]), views)  # [R]

@@ -79,6 +79,10 @@ def test_without_labels_the_positives_are_the_other_views():
     for labels in (np.zeros(6, int), LABELS, np.eye(6)[[0] * 6] + np.eye(6)):
         metrics = losses.diagnostics(multi_label=True, ignore_labels=True)
         assert_figures(measure(z, labels, metrics), oracle(z, np.arange(6)))
+    accuracy = losses.ContrastiveAccuracy(multi_label=True, ignore_labels=True)
+    figures = measure(z, np.eye(6), [accuracy])
+    expected = oracle(z, np.arange(6))[accuracy.name]
+    assert figures[accuracy.name] == pytest.approx(expected, abs=1e-5)
     copies = [
         type(metric).from_config(metric.get_config()) for metric in metrics
     ]
