@@ -34,9 +34,9 @@ WITH_PYTHON = {
 }
 
 
-def test_there_are_28_questions():
-    assert len(ANSWERS) == 28
-    assert sum(page.count("\n## ") for page in PAGES.values()) == 28
+def test_there_are_31_questions():
+    assert len(ANSWERS) == 31
+    assert sum(page.count("\n## ") for page in PAGES.values()) == 31
 
 
 @pytest.mark.parametrize("question", ANSWERS)
