@@ -528,7 +528,8 @@ class RunDirectory:
             raise exceptions.InvalidValue(
                 f"--resume must find the training images of {self.path}, got "
                 f"{len(names - train_ids)} others and {len(train_ids - names)} "
-                "missing: " + exceptions.listed(sorted(train_ids ^ names))
+                f"missing: {exceptions.listed(sorted(train_ids ^ names))}; "
+                "restore the folder, or train in another --run_dir"
             )
 
     def check_trained_on(self, ids: Sequence[str]) -> None:

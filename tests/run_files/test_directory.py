@@ -109,7 +109,8 @@ def test_a_run_records_its_images(tmp_path):
     other.create(*options, digests=digests)
     np.testing.assert_array_equal(other.trained_digests(), digests)
     run.check_images(trained_on)
-    with pytest.raises(ValueError, match="1 others and 1 missing: b/2.*b/3.p"):
+    refused = "1 others and 1 missing: b/2.png, b/3.png; restore the folder"
+    with pytest.raises(ValueError, match=refused):
         run.check_images(["a/1.png", "b/3.png"])
 
 

@@ -230,7 +230,7 @@ def test_other_settings_and_data_are_refused(run, image_folder, tmp_path):
     shutil.copytree(image_folder, images)
     for path in sorted(images.glob("train/*/*"))[::3]:
         path.unlink()
-    missing = r"got 0 others and 16 missing: train/bright/00.png, .*, \.\.\.$"
+    missing = r"got 0 others and 16 missing: train/bright/00.png, .*\.\.\.; res"
     with pytest.raises(ValueError, match=missing):
         open_again(data_dir=str(images))
     for split in ("train", "test"):
