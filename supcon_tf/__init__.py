@@ -7,9 +7,17 @@ Every public name is resolved on first use (PEP 562), so that importing
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 
 __version__ = "0.1.0"
+
+# Locks of files need it. Windows has no such module.
+if importlib.util.find_spec("fcntl") is None:
+    raise ImportError(
+        "supcon_tf must run on Linux, or on Windows in WSL 2, for locks of "
+        "files by `fcntl`: see docs/install.md"
+    )
 
 _ROOMS = (
     "augment clients config conversion data distribute evaluation finetuning "

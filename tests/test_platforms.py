@@ -7,6 +7,7 @@ import os
 import pathlib
 import platform
 import re
+import runpy
 import subprocess
 import sys
 import types
@@ -14,6 +15,7 @@ import types
 import pytest
 import tensorflow as tf
 
+import supcon_tf
 from supcon_tf import doctor, losses, text
 from supcon_tf.keras_2 import PACKAGE, keras
 
@@ -160,6 +162,13 @@ print("together")
 def test_keras_3_keras_hub_and_transformers_live_in_one_process(tmp_path):
     process = run(TOGETHER, str(tmp_path))
     assert process.stdout.endswith("together\n"), process.stderr[-2000:]
+
+
+def test_a_system_without_locks_is_named(monkeypatch):
+    """As Windows is, where the first lock would fail instead."""
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with pytest.raises(ImportError, match="must run on Linux, .* in WSL 2"):
+        runpy.run_path(supcon_tf.__file__)
 
 
 def test_transformers_without_tensorflow_is_named(monkeypatch):
