@@ -75,8 +75,9 @@ def print_header(
     if similar := _similar_names(source.class_names):
         print_line(
             "note",
-            "classes whose names differ in case, spaces or Unicode form alone: "
-            f"{similar}; give the labels of one class one spelling",
+            "classes whose names differ in case, spaces, Unicode form or a "
+            f"final .0 alone: {similar}; give the labels of one class one "
+            "spelling",
         )
     _print_contradictions(source)
 
@@ -177,11 +178,16 @@ def _names(source: data.Source, positions: np.ndarray) -> str:
 
 
 def _similar_names(names: Sequence[str]) -> str:
-    """Names that equal another one but for case, spaces and Unicode form."""
+    """Names that equal another one but for what a person overlooks.
+
+    Case, spaces, the Unicode form, and the .0 that pandas gives integers.
+    """
     names_by_key = collections.defaultdict(list)
     for name in names:
         plain = unicodedata.normalize("NFKC", name).casefold()
-        names_by_key[re.sub(r"[\s_]+", " ", plain).strip()].append(repr(name))
+        plain = re.sub(r"[\s_]+", " ", plain).strip()
+        key = re.sub(r"^(-?\d+)\.0+$", r"\1", plain)
+        names_by_key[key].append(repr(name))
     groups = [
         " and ".join(group) for group in names_by_key.values() if len(group) > 1
     ]

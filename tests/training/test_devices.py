@@ -268,6 +268,7 @@ def test_the_header_lists_classes_that_may_be_one(capsys):
             "'Cat' and 'cat', 'big dog' and 'big_dog '",
         ),
         (["\u00e9", "e\u0301", "0", "00", "1", "-1"], "'\u00e9' and 'e\u0301'"),
+        (["1", "1.0", "0", "v1.0", "v1", "1.5"], "'1' and '1.0'"),
         (["a", "b", "c", "d", "e", "f"], None),
     ):
         images = data.from_arrays(
@@ -276,6 +277,6 @@ def test_the_header_lists_classes_that_may_be_one(capsys):
         console.print_header(images, 8)
         *_, line = capsys.readouterr().out.splitlines()
         if text:
-            assert f"Unicode form alone: {text}; give the" in line
+            assert f"a final .0 alone: {text}; give the" in line
         else:
             assert line.startswith("data")
