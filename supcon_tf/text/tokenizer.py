@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import transformers
 
 PAIR = "\t"  # between the two sentences of a text
+_UNKNOWN_SHARE = 0.05  # of the tokens; far more than a language it was made for
 
 
 def load_tokenizer(
@@ -139,12 +141,49 @@ def to_source(
         PAIR.join(sentence.replace(PAIR, " ") for sentence in sentences)
         for sentences in texts.texts
     ]
-    return data.from_tokens(
-        tokenize(tokenizer, texts.texts, max_length),
+    tokenized = tokenize(tokenizer, texts.texts, max_length)
+    source = data.from_tokens(
+        tokenized,
         [class_ids[label] for label in texts.labels],
         names,
         texts.ids,
         texts.name,
         split,
         lines,
+    )
+    token_ids = tokenized[:, 1:, 0]  # [N, length]
+    facts = (
+        _describe_long(token_ids, texts.ids, max_length),
+        _describe_unknown(token_ids, tokenizer),
+    )
+    return dataclasses.replace(source, note="; ".join(filter(None, facts)))
+
+
+def _describe_long(
+    token_ids: npt.NDArray[np.int32], line_ids: Sequence[str], max_length: int
+) -> str:
+    """Says how many texts reach `max_length`; "" for none."""
+    lengths = (token_ids != tokens.NONE).sum(axis=1)
+    longest = [line_ids[row] for row in np.flatnonzero(lengths == max_length)]
+    if not longest:
+        return ""
+    return (
+        f"{len(longest)} of {len(token_ids)} texts fill the {max_length} tokens"
+        " of --max_length, which cuts longer texts: "
+        + exceptions.listed(longest, 3)
+    )
+
+
+def _describe_unknown(
+    token_ids: npt.NDArray[np.int32],
+    tokenizer: transformers.PreTrainedTokenizerBase,
+) -> str:
+    """Says which share of the tokens is unknown, if it is large; else ""."""
+    is_unknown = token_ids == tokenizer.unk_token_id
+    share = is_unknown.sum() / (token_ids != tokens.NONE).sum()
+    if share <= _UNKNOWN_SHARE:
+        return ""
+    return (
+        f"{share:.0%} of all tokens are {tokenizer.unk_token}, words that the "
+        "tokenizer does not know; choose a --model of the language of the texts"
     )

@@ -43,6 +43,30 @@ def test_of_two_sentences_the_longer_one_is_cut(folder):
     assert tokens[0, 1:, 1].tolist() == [0] * 4 + [1] * 6
 
 
+def test_texts_that_lose_words_are_told(folder):
+    tokenizer = text.load_tokenizer(folder)
+
+    def note(*sentences):
+        texts = text.Texts(
+            "a.tsv",
+            tuple((sentence,) for sentence in sentences),
+            tuple("01"[i % 2] for i in range(len(sentences))),
+            tuple(f"a.tsv:{i}" for i in range(len(sentences))),
+        )
+        return text.to_source(texts, tokenizer, max_length=6).note
+
+    assert note("a b", "c d e") == ""
+    assert note("a b", "c d e f", "c d e f a b") == (
+        "2 of 3 texts fill the 6 tokens of --max_length, which cuts longer "
+        "texts: a.tsv:1, a.tsv:2"
+    )
+    assert note("q b", "c d") == (
+        "12% of all tokens are [UNK], words that the tokenizer does not know; "
+        "choose a --model of the language of the texts"
+    )
+    assert note("q b a e", "c d").count("; ") == 2  # both
+
+
 def test_what_is_wrong_is_named(folder, tmp_path):
     tokenizer = text.load_tokenizer(folder)
     for length in (3, 13):
