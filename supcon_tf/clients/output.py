@@ -133,7 +133,7 @@ def json_document(rows: Iterable[model.Row]) -> Iterator[str]:
 def _cells(row: model.Row, top: int) -> dict[str, object]:
     """The cells of a row of CSV by column, without the first and `error`."""
     for scores, score in _SCORES.items():
-        if scores in row and "class_names" in row:
+        if _has_scores(row, scores):
             # The predicted class, then the `top` classes, the best first.
             pairs = zip(row["class_names"], row[scores], strict=True)
             ranked = sorted(pairs, key=lambda pair: -pair[1])
@@ -165,13 +165,22 @@ def _columns(name: str, output: object) -> Iterator[tuple[str, object]]:
 def _json_object(row: model.Row) -> model.Row:
     """The row with scores by class name, for JSON."""
     fields = {name: _rounded(value) for name, value in row.items()}
-    names = fields.pop("class_names", ())
     for scores, score in _SCORES.items():
-        if names and scores in fields:
-            values = fields.pop(scores)
+        if _has_scores(row, scores):
+            names, values = fields.pop("class_names"), fields.pop(scores)
             fields[score] = max(values)
             fields[scores] = dict(zip(names, values, strict=True))
     return fields
+
+
+def _has_scores(row: model.Row, scores: str) -> bool:
+    """Whether a row has a score for each class, as our exports give them.
+
+    A model of another program may have outputs of the same names.
+    """
+    names, values = row.get("class_names"), row.get(scores)
+    are_lists = isinstance(names, list) and isinstance(values, list)
+    return are_lists and 0 < len(names) == len(values)
 
 
 def _rounded(value: object) -> object:

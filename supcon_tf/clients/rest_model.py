@@ -15,12 +15,17 @@ import math
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from supcon_tf import exceptions
 from supcon_tf.clients import model
 from supcon_tf.host import proxies
 
+# Errors on JSON of another server; thousands of brackets are a RecursionError.
+_OTHER_JSON = (
+    *(ValueError, LookupError, TypeError, AttributeError),
+    RecursionError,
+)
 _REFUSED = (400, 413)  # proxies answer 413: fewer images may pass
 _TOO_SLOW = 504
 
@@ -60,16 +65,13 @@ class RestModel(model.Model):
     def _tensors(self) -> model.Tensors:
         metadata = self._ask("/metadata", "metadata")
         try:
-            specs = dict(metadata["signature_def"]["signature_def"])
-        except (KeyError, TypeError, ValueError):
+            specs = metadata["signature_def"]["signature_def"]
+            return [
+                (name, _dtypes(spec["inputs"]), [*spec["outputs"]])
+                for name, spec in specs.items()
+            ]
+        except _OTHER_JSON:
             raise self._of_another_server(metadata) from None
-        for name, spec in specs.items():
-            inputs = spec["inputs"].items()
-            dtypes = {
-                key: tensor["dtype"].removeprefix("DT_").lower()
-                for key, tensor in inputs
-            }
-            yield name, dtypes, spec["outputs"]
 
     def predict(
         self, signature: model.Signature, contents: Sequence[bytes]
@@ -121,7 +123,7 @@ class RestModel(model.Model):
             raise self._error(answer.code, content.decode("utf-8", "replace"))
         try:
             return json.loads(content, parse_float=_float32)[field]
-        except (ValueError, KeyError, TypeError, IndexError):
+        except _OTHER_JSON:
             raise self._of_another_server(content) from None
 
     def _of_another_server(self, answer: object) -> exceptions.Failed:
@@ -136,7 +138,7 @@ class RestModel(model.Model):
         """The exception for an answer of this HTTP status."""
         try:
             text = str(json.loads(text)["error"])
-        except (ValueError, KeyError, TypeError):
+        except _OTHER_JSON:
             pass  # text of a proxy, or the C escapes of early TF Serving
         if code in _REFUSED:
             return model.Refused(exceptions.reason(text))
@@ -148,6 +150,14 @@ class RestModel(model.Model):
                 "per request take less"
             )
         return exceptions.Failed(message)
+
+
+def _dtypes(inputs: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """The types of inputs in metadata, in the words of TensorFlow."""
+    return {
+        name: tensor["dtype"].removeprefix("DT_").lower()
+        for name, tensor in inputs.items()
+    }
 
 
 def _float32(text: str) -> float:

@@ -15,10 +15,23 @@ _REFUSED = (tf.errors.InvalidArgumentError, tf.errors.ResourceExhaustedError)
 
 
 class SavedModel(model.Model):
-    """A SavedModel of this machine, by its directory."""
+    """A SavedModel of this machine, by its directory.
+
+    Raises:
+      ValueError: the files of the SavedModel are damaged, or of another kind.
+    """
 
     def __init__(self, directory: str | os.PathLike[str]):
-        loaded = tf.saved_model.load(files.literal(directory))
+        try:
+            loaded = tf.saved_model.load(files.literal(directory))
+        except exceptions.Error:
+            raise
+        except Exception as error:  # TensorFlow raises many kinds
+            raise exceptions.InvalidValue(
+                f"{directory} must be a whole SavedModel that TensorFlow can "
+                f"load, got {exceptions.one_line(error)}; copy or export it "
+                "again"
+            ) from error
         self._functions = loaded.signatures
 
     def _tensors(self) -> model.Tensors:
@@ -36,4 +49,13 @@ class SavedModel(model.Model):
             outputs = function(**{signature.input: tf.constant(contents)})
         except _REFUSED as error:
             raise model.Refused(exceptions.reason(error.message)) from None
-        return model.rows({n: v.numpy().tolist() for n, v in outputs.items()})
+        columns = {n: v.numpy().tolist() for n, v in outputs.items()}
+        for name, column in columns.items():
+            # A SavedModel of another program may answer in any shape.
+            exceptions.require(
+                isinstance(column, list) and len(column) == len(contents),
+                f"--signature must have outputs with a row for each input, "
+                f"{len(contents)}",
+                f"{signature.name} with {name} {list(outputs[name].shape)}",
+            )
+        return model.rows(columns)

@@ -18,7 +18,8 @@ def export(
 
     Args:
       settings: of the tool.
-      directory: of the SavedModel; None for export/<version> in the run.
+      directory: of the SavedModel, which must not exist; None for
+        export/<version> in the run.
 
     Example:
       >>> from supcon_tf import config, serving
@@ -32,9 +33,11 @@ def export(
 
     Raises:
       ValueError: run or linear stage has no checkpoint, the run has no such
-        classifier or is being exported by another process, the version exists,
-        or `max_pixels` refuses ordinary photographs.
+        classifier or is being exported by another process, the directory or
+        the version exists, or `max_pixels` refuses ordinary photographs.
     """
+    if directory is not None:
+        directory = model.new_directory(directory)
     run = runs.open_run(
         settings.run_dir,
         settings.linear_stage,
@@ -45,7 +48,7 @@ def export(
     )
     if directory is not None:
         with run.reading():
-            return _write_export(settings, run, epath.Path(directory))
+            return _write_export(settings, run, directory)
     versions = run.files.export
     files.check_writable("run_dir", versions)
     with locks.held(run.files.path, "export"), run.reading():

@@ -108,10 +108,7 @@ def export_saved_model(
       ValueError: `directory` exists, the class names do not fit, or
         `max_pixels` refuses ordinary photographs.
     """
-    directory = epath.Path(files.expanded(directory, "directory"))
-    exceptions.require(
-        not directory.exists(), "`directory` must not exist", directory
-    )
+    directory = new_directory(directory)
     if image_size is None:
         image_size = fitted.image_size(encoder)
     encoder, classifier = fitted.parts(encoder, options.pop("classifier", None))
@@ -122,6 +119,13 @@ def export_saved_model(
     )
     served = ServedModel(encoder, content, classifier=classifier, **options)
     write_version(served, directory)
+
+
+def new_directory(directory: epath.PathLike) -> epath.Path:
+    """The path of an export, `~` expanded; ValueError if it exists."""
+    path = epath.Path(files.expanded(directory, "directory"))
+    exceptions.require(not path.exists(), "`directory` must not exist", path)
+    return path
 
 
 def write_version(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
+import tensorflow as tf
 
 from supcon_tf.clients import model, rest_model, saved_model
 from tests.clients import exports
@@ -54,6 +57,28 @@ def test_a_photograph_of_many_megabytes_is_sent(server):
     client = rest_model.RestModel(server.rest, "lengths")
     (row,) = client.predict(client.signatures()["represent"], [bytes(2**23)])
     assert row["representation"][0] == 2**23
+
+
+@pytest.mark.parametrize("file", ["saved_model.pb", "variables/*.index"])
+@pytest.mark.parametrize("content", [b"", b"another file"])
+def test_a_damaged_saved_model_is_named(lengths, tmp_path, file, content):
+    copied = shutil.copytree(lengths / "1", tmp_path / "1")
+    next(copied.glob(file)).write_bytes(content)
+    with pytest.raises(ValueError, match="/1 must be a whole SavedModel .*, g"):
+        saved_model.SavedModel(copied)
+
+
+def test_outputs_without_a_row_for_each_input_are_refused(tmp_path):
+    """A SavedModel of another program may have any signature."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def count(text):
+        return {"count": tf.size(text)}
+
+    tf.saved_model.save(tf.Module(), str(tmp_path), {"count": count})
+    client = saved_model.SavedModel(tmp_path)
+    with pytest.raises(ValueError, match=r"each input, 2, got count with cou"):
+        client.predict(client.signatures()["count"], [b"a", b"b"])
 
 
 def test_outputs_of_a_batch_are_rows():

@@ -88,6 +88,15 @@ def test_csv_of_other_rows():
     ]
 
 
+def test_outputs_of_another_model_may_have_the_names_of_ours(tmp_path):
+    row = {"path": "a", "class_names": "cat", "probabilities": 0.5}
+    header, line = read_csv(output.csv_lines([row]))
+    assert header == ["path", "class_names", "probabilities", "error"]
+    assert line == ["a", "cat", "0.5", ""]
+    (line,) = output.json_lines([row])
+    assert json.loads(line) == row
+
+
 def test_json_has_everything_by_the_names_of_the_classes(tmp_path):
     output.write(CLASSIFIED, tmp_path / "new" / "out.JSONL")
     lines = (tmp_path / "new" / "out.JSONL").read_text("utf-8").splitlines()

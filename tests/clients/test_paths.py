@@ -113,8 +113,20 @@ def test_a_file_that_is_missing_or_differs_is_named(export):
         paths.check_files(export)
 
 
+@pytest.mark.parametrize("listed", ['{"variables": {}}', '[["7", {}]]'])
+def test_a_record_of_what_is_no_file_is_no_pass(export, listed):
+    os.mkfifo(export / "7")  # to read it would never end
+    record(export).write_text(f'{{"files": {listed}}}')
+    with pytest.raises(ValueError, match="but (variables|7) is missing$"):
+        paths.check_files(export)
+
+
 @pytest.mark.parametrize(
-    "content", [b"", b'{"files": {', b"\xff", b"{}", b"[]", b'{"files": 1}']
+    "content",
+    [
+        *(b"", b'{"files": {', b"\xff", b"{}", b"[]", b'{"files": 1}'),
+        b"[" * 100_000,
+    ],
 )
 def test_a_record_that_is_damaged_is_no_pass(export, content):
     record(export).write_bytes(content)

@@ -85,6 +85,7 @@ def test_the_request_is_the_documented_row_format():
         (502, b"", exceptions.Failed, "answers 502"),
         (404, b'{"error": "Latest(m)"}', exceptions.Failed, "404: Latest.m.$"),
         (500, b"[]", exceptions.Failed, r"answers 500: \[\]$"),
+        (500, b"[" * 100_000, exceptions.Failed, r"answers 500: \["),
         (200, b"<html>", exceptions.Failed, "must answer as TF Serving does"),
     ],
 )
@@ -108,6 +109,13 @@ def test_an_answer_that_breaks_off_is_refused(code):
         *(b"[]", b"null", b'"text"', b'{"detail": "ok"}'),
         b'{"metadata": {}, "predictions": []}',
         b'{"metadata": [1], "predictions": {"x": 1}}',
+        b"[" * 100_000,
+        *(
+            b'{"metadata": {"signature_def": {"signature_def": %s}}}' % specs
+            for specs in (b"[1]", b'{"a": 5}', b'{"a": {}}')
+        ),
+        b'{"metadata": {"signature_def": {"signature_def": '
+        b'{"a": {"inputs": {"x": {"dtype": 3}}, "outputs": null}}}}}',
     ],
 )
 def test_json_of_another_server_is_refused(body):

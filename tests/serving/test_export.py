@@ -135,6 +135,23 @@ def test_versions_count_up(finished_run, results, monkeypatch):
     (run.export / "2").rmtree()
 
 
+def test_a_directory_of_ones_own_is_new_and_may_begin_with_a_tilde(
+    finished_run, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(
+        serving.model,
+        "write_version",
+        lambda served, directory, finish: directory.mkdir(),
+    )
+    run = str(finished_run.path)
+    settings = config.ExportSettings(run, classifier="none")
+    assert serving.export(settings, "~/1") == tmp_path / "1"
+    monkeypatch.setattr(runs, "open_run", None)  # refused before any work
+    with pytest.raises(ValueError, match="`directory` must not exist, got"):
+        serving.export(settings, tmp_path / "1")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
