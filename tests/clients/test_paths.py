@@ -125,7 +125,7 @@ def test_a_record_of_what_is_no_file_is_no_pass(export, listed):
     "content",
     [
         *(b"", b'{"files": {', b"\xff", b"{}", b"[]", b'{"files": 1}'),
-        b"[" * 100_000,
+        pytest.param(b"[" * 100_000, id="brackets"),
     ],
 )
 def test_a_record_that_is_damaged_is_no_pass(export, content):
