@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from supcon_tf import exceptions, keras_2, models
+from supcon_tf import exceptions, keras_2, losses, models
 from supcon_tf.keras_2 import keras
 
 Classifier = Callable[[tf.Tensor], tf.Tensor]
@@ -48,6 +48,13 @@ def _scaled_classifier(model: models.ClassifierModel) -> keras.layers.Layer:
     classifier.build(model.classifier.kernel.shape[:1])
     classifier.set_weights(model.classifier.get_weights())
     return classifier
+
+
+def has_several_labels(model: object) -> bool:
+    """Whether a model, or a classifier, was trained on images of several."""
+    kinds = losses.BinaryCrossEntropyLoss | keras.losses.BinaryCrossentropy
+    is_compiled_so = isinstance(getattr(model, "loss", None), kinds)
+    return is_compiled_so or getattr(model, "multi_label", False)
 
 
 def image_size(model: keras.Model) -> int | None:

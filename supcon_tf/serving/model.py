@@ -105,13 +105,24 @@ def export_saved_model(
       ['represent', 'represent_images', 'represent_images_float']
 
     Raises:
-      ValueError: `directory` exists, the class names do not fit, or
-        `max_pixels` refuses ordinary photographs.
+      ValueError: `directory` exists, the class names do not fit, a classifier
+        of several labels has no threshold, or `max_pixels` refuses ordinary
+        photographs.
     """
     directory = new_directory(directory)
     if image_size is None:
         image_size = fitted.image_size(encoder)
-    encoder, classifier = fitted.parts(encoder, options.pop("classifier", None))
+    trained = encoder, options.pop("classifier", None)
+    encoder, classifier = fitted.parts(*trained)
+    # A softmax would share one probability among all labels of an image.
+    exceptions.require(
+        classifier is None
+        or options.get("threshold") is not None
+        or not any(map(fitted.has_several_labels, trained)),
+        "`threshold` must be a probability, such as 0.5, for a classifier of "
+        "several labels per image",
+        None,
+    )
     content = (
         inputs.Images(image_size, max_pixels)
         if tokens is None

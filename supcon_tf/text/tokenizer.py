@@ -168,8 +168,8 @@ def _describe_long(
     if not longest:
         return ""
     return (
-        f"{len(longest)} of {len(token_ids)} texts fill the {max_length} tokens"
-        " of --max_length, which cuts longer texts: "
+        f"{len(longest)} of {len(token_ids)} texts have the maximum of "
+        f"{max_length} tokens, and lose what is longer: "
         + exceptions.listed(longest, 3)
     )
 
@@ -185,5 +185,5 @@ def _describe_unknown(
         return ""
     return (
         f"{share:.0%} of all tokens are {tokenizer.unk_token}, words that the "
-        "tokenizer does not know; choose a --model of the language of the texts"
+        "tokenizer does not know; choose a model of the language of the texts"
     )

@@ -139,3 +139,36 @@ def test_the_command_for_an_extra_keeps_the_installed_tensorflow():
         exceptions.import_extra("serving", "no_such_module")
     requirement = f"'supcon_tf[serving]' tensorflow=={tf.__version__}"
     assert f"pip install {requirement}, got: " in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: models.SupConModel(
+            encoder(),
+            models.ProjectionHead(8),
+            models.layers.classifier(3),
+            0.5,
+            multi_label=True,
+        ),
+        lambda: models.LinearClassifier(encoder(), 3),
+    ],
+    ids=["SupConModel", "LinearClassifier"],
+)
+def test_a_classifier_of_several_labels_needs_a_threshold(make, tmp_path):
+    model, path = make(), tmp_path / "1"
+    model.compile(loss=losses.BinaryCrossEntropyLoss())
+    model.build((None, 1, SIDE, SIDE, 3))
+    options = {"class_names": NAMES, "image_size": SIDE}
+    with pytest.raises(ValueError, match="`threshold` must be a probability"):
+        serving.export_saved_model(model, path, **options)
+    assert not path.exists()
+    serving.export_saved_model(model, path, threshold=0.5, **options)
+    signatures = tf.saved_model.load(str(path)).signatures
+    answer = signatures["predict_images"](images=tf.constant(PICTURES))
+    representations = model.encoder(PICTURES)
+    np.testing.assert_allclose(
+        answer["probabilities"],
+        tf.sigmoid(model.classifier(representations)),
+        atol=1e-5,
+    )

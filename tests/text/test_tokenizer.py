@@ -57,12 +57,12 @@ def test_texts_that_lose_words_are_told(folder):
 
     assert note("a b", "c d e") == ""
     assert note("a b", "c d e f", "c d e f a b") == (
-        "2 of 3 texts fill the 6 tokens of --max_length, which cuts longer "
-        "texts: a.tsv:1, a.tsv:2"
+        "2 of 3 texts have the maximum of 6 tokens, and lose what is longer: "
+        "a.tsv:1, a.tsv:2"
     )
     assert note("q b", "c d") == (
         "12% of all tokens are [UNK], words that the tokenizer does not know; "
-        "choose a --model of the language of the texts"
+        "choose a model of the language of the texts"
     )
     assert note("q b a e", "c d").count("; ") == 2  # both
 
