@@ -45,8 +45,8 @@ def load_weights(encoder: keras.Model, path: str | os.PathLike[str]) -> None:
       True
 
     Raises:
-      ValueError: the file cannot be read, or does not have exactly the weights
-        of the encoder.
+      ValueError: the file cannot be read, does not have exactly the weights
+        of the encoder, or has NaN or infinity.
       TypeError: the encoder is of Keras 3.
       FileNotFoundError: there is no such file.
     """
@@ -78,11 +78,27 @@ def load_weights(encoder: keras.Model, path: str | os.PathLike[str]) -> None:
         except Exception as error:
             reasons.append(exceptions.one_line(error))
         else:
+            _check_finite(target, path)
             _apply_statistics(encoder)
             return
     raise exceptions.InvalidValue(
         f"`weights` must be a file of all weights of {targets[-1].name}, and "
         f"of no others, got {path}: {reasons[-1]}"
+    )
+
+
+def _check_finite(encoder: keras.Model, path: str) -> None:
+    """Raises ValueError for weights of a training that ended in NaN."""
+    names = [
+        weight.name
+        for weight in encoder.weights
+        if weight.dtype.is_floating
+        and not tf.reduce_all(tf.math.is_finite(weight))
+    ]
+    exceptions.require(
+        not names,
+        f"`weights` must be a file of finite numbers, as {path} is not",
+        f"NaN or infinity in {exceptions.listed(names, 3)}",
     )
 
 

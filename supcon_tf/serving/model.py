@@ -481,7 +481,7 @@ def _check_names(
         len(class_names),
     )
     exceptions.require(
-        not isinstance(class_names, str),
+        not isinstance(class_names, str | set | frozenset),
         "`class_names` must be a sequence of names",
         repr(class_names),
     )

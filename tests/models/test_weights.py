@@ -331,6 +331,16 @@ def test_an_archive_that_unpacks_to_more_than_it_is_is_refused(tmp_path):
         models.load_weights(backbone_encoder(1), tmp_path / "bomb.keras")
 
 
+def test_weights_of_nan_are_refused(tmp_path):
+    """As those of a training that failed."""
+    encoder, path = vgg_encoder(0), str(tmp_path / "a.weights.h5")
+    kernel = encoder.trainable_weights[0]
+    kernel.assign(np.full(kernel.shape, np.nan))
+    encoder.save_weights(path)
+    with pytest.raises(ValueError, match="NaN or infinity in .*kernel:0$"):
+        models.load_weights(vgg_encoder(1), path)
+
+
 def test_a_broken_file_is_one_line(tmp_path):
     encoder = backbone_encoder(1)
     for name in ("e.weights.h5", "e.keras"):

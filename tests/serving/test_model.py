@@ -280,6 +280,7 @@ def export(directory, **options):
                 (("a", "b", "\udcff"), r"a line of text each, got '\\udcff'"),
                 (("a", "b", 3), "a line of text each, got 3"),
                 ("abc", "a sequence of names, got 'abc'"),
+                ({"a", "b", "c"}, "a sequence of names, got {'"),  # no order
             )
         ),
         ({"top_k": 0}, "`top_k` must be positive, got 0"),
