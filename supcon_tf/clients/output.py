@@ -167,9 +167,10 @@ def _json_object(row: model.Row) -> model.Row:
     fields = {name: _rounded(value) for name, value in row.items()}
     for scores, score in _SCORES.items():
         if _has_scores(row, scores):
-            names, values = fields.pop("class_names"), fields.pop(scores)
+            fields.pop("class_names", None)
+            values = fields.pop(scores)
             fields[score] = max(values)
-            fields[scores] = dict(zip(names, values, strict=True))
+            fields[scores] = dict(zip(row["class_names"], values, strict=True))
     return fields
 
 

@@ -22,10 +22,7 @@ from supcon_tf.clients import model
 from supcon_tf.host import proxies
 
 # Errors on JSON of another server; thousands of brackets are a RecursionError.
-_OTHER_JSON = (
-    *(ValueError, LookupError, TypeError, AttributeError),
-    RecursionError,
-)
+_OTHER_JSON = ValueError, LookupError, TypeError, AttributeError, RecursionError
 _REFUSED = (400, 413)  # proxies answer 413: fewer images may pass
 _TOO_SLOW = 504
 
