@@ -1,12 +1,14 @@
 """Checks that images are in 0..255, not in 0..1 or normalised.
 
 An encoder gives nearly the same representation to all images in 0..1, and the
-loss stays at chance, without another symptom. uint8 images are not checked.
+loss stays at chance, without another symptom. Integers beyond 0..255, as of 16
+bits, are refused too. uint8 images are not checked.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 from collections.abc import Iterator, Mapping
 
@@ -26,7 +28,8 @@ _NUM_CHECKED = 1000
 _MIN_GRAPH_BATCH = 4
 _RULE = (
     "`images` must be uint8, or floats in 0..255 (multiply images in 0..1 by "
-    "255, undo any other normalisation, round images that are nearly black)"
+    "255, divide integers of 16 bits by 257, undo any other normalisation, "
+    "round images that are nearly black)"
 )
 _LOCAL = threading.local()  # each replica is traced in a thread
 
@@ -74,12 +77,12 @@ def check(images: tf.Tensor) -> tf.Tensor:
     """Returns the images [batch, ...] of an encoder's call, checked.
 
     Raises:
-      ValueError: they are floats of another range than 0..255. In a graph it is
+      ValueError: they are of another range than 0..255. In a graph it is
         tf.errors.InvalidArgumentError, for at least 4 images. XLA and TPUs have
         no such error, and check nothing.
     """
     images = tf.convert_to_tensor(images)
-    if not images.dtype.is_floating or getattr(_LOCAL, "is_trusted", False):
+    if images.dtype == tf.uint8 or getattr(_LOCAL, "is_trusted", False):
         return images
     low, high, are_wrong = value_range(images)
     if tf.executing_eagerly():
@@ -110,13 +113,14 @@ def checked(data: object) -> object:
 
 
 def _images(data: object) -> object:
-    """The images in data for Keras, if they are floats; else None."""
+    """The images in data for Keras, if they are to be checked; else None."""
     while isinstance(data, list | tuple | Mapping):
         values = [*data.values()] if isinstance(data, Mapping) else data
         if not len(values):
             return None
         data = values[0]
-    if "float" not in str(getattr(data, "dtype", None)):
+    dtype = str(getattr(data, "dtype", None))
+    if "uint8" in dtype or not re.search("float|int|bool", dtype):
         return None
     rank = tf.TensorShape(data.shape).rank
     return data if rank is not None and rank >= 4 else None
@@ -126,7 +130,10 @@ def _check_array(images: np.ndarray) -> None:
     if not images.size:
         return
     low, high = images.min(), images.max()
-    if are_scaled(low, high, True):  # first, as fractions take memory
+    if not tf.as_dtype(images.dtype).is_floating:
+        is_bool = images.dtype == bool
+        _require(0 <= low and high <= 255 and not is_bool, low, high)
+    elif are_scaled(low, high, True):  # first, as fractions take memory
         fractions = bool((images != np.round(images)).any())
         _require(not fractions, low, high)
 
@@ -136,9 +143,15 @@ def _require(holds: bool, low: float, high: float) -> None:
 
 
 def value_range(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Least and largest value, and whether the images were scaled."""
+    """Least and largest value, and whether the images are of a wrong range.
+
+    Floats that were scaled and integers beyond 0..255 are of a wrong range.
+    """
     values = tf.cast(images, tf.float32)
     low, high = tf.reduce_min(values), tf.reduce_max(values)
+    if not images.dtype.is_floating:
+        is_bool = images.dtype == tf.bool
+        return low, high, (low < 0) | (high > 255) | is_bool
     has_fractions = tf.reduce_any(values != tf.round(values))
     return low, high, are_scaled(low, high, has_fractions)
 

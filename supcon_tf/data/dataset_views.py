@@ -176,14 +176,14 @@ def _view_size(shape: tf.TensorShape, image_size: int | None) -> int:
 
 
 def _to_uint8(images: tf.Tensor) -> tf.Tensor:
-    """Images as uint8; floats that are not in 0..255 are an error."""
+    """Images as uint8; values that are not in 0..255 are an error."""
     if images.dtype == tf.uint8:
         return images
-    low, high, are_scaled = pixels.value_range(images)
+    low, high, are_wrong = pixels.value_range(images)
     # Resizing may overshoot.
     is_inside = (low >= -_OVERSHOOT) & (high <= 255 + _OVERSHOOT)
     check = tf.debugging.Assert(
-        ~are_scaled & is_inside, [f"{_RULE}, got", low, "to", high]
+        ~are_wrong & is_inside, [f"{_RULE}, got", low, "to", high]
     )
     with tf.control_dependencies([check]):
         values = tf.round(tf.cast(images, tf.float32))

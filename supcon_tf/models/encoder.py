@@ -51,7 +51,7 @@ class Encoder(base.Model):
       representation_dim: int, times width: 256 for vgg8, 512 for vgg16 and
         ResNets below depth 50, else 2048.
       resolved_stem: "cifar" or "imagenet" once built; None before, and for VGG.
-      takes_pixels: whether floats of another range than 0..255 are refused,
+      takes_pixels: whether images of another range than 0..255 are refused,
         as they are unless images are normalised already.
 
     Example:
