@@ -1,9 +1,9 @@
 """The supervised contrastive loss in memory that grows linearly.
 
 Views are sorted by class. Then the positives of a strip of anchors lie in a
-window of few columns, and `pairs` takes the formula there; all that it needs of
-the other columns is log sum_{n in N(i)} exp(s_in), which `streaming` sums. With
-several labels per sample, or a mask, the window is the whole row.
+window of few columns, and `strips` takes the formula there; all that it needs
+of the other columns is log sum_{n in N(i)} exp(s_in), which `streaming` sums.
+With several labels per sample, or a mask, the window is the whole row.
 
 Eq. 2 with the denominator of all pairs needs no window:
 
@@ -14,8 +14,8 @@ and the sum over the positives follows from the sum over their class.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Sequence
 
 import tensorflow as tf
 
@@ -26,15 +26,11 @@ from supcon_tf.losses import (
     pairs,
     positive_weights,
     streaming,
+    strips,
 )
 from supcon_tf.losses.options import Options
 
-_STRIP = 128  # anchors: the fewer, the fewer pairs beside the positives
-_WIDTHS = 256, 512, 1024, 4096  # of windows; the widest is the whole row
-
 _ROUNDING = 1e-6  # a million equal classes of one are still apart
-_ZERO = tf.UnconnectedGradients.ZERO
-Window = tuple[tf.Tensor, tf.Tensor]  # first and stop, [R] int32 each
 
 
 def losses_by_labels(
@@ -75,70 +71,27 @@ def losses_by_labels(
     # This replica's samples come first.
     global_z, *labels = inputs.gather(not is_single_replica, sent_z, *labels)
     contrasts = pairs.make_rows(global_z, extras)
-    anchors = contrasts.select_anchors(z)
-    weights = [mask]
-    if mask is None:
-        if extras is not None:
-            labels = [
-                tf.concat([sample_labels, extras.labels], axis=0)
-                for sample_labels in labels
-            ]
-        kind = options.positives
-        weights = [
-            positive_weights.from_labels(sample_labels, kind)
-            for sample_labels in labels
-        ]
-
-    def to_contrasts(
-        anchors: pairs.Rows, contrasts: pairs.Rows, values: tf.Tensor
-    ) -> tf.Tensor:
-        """Returns values of the anchors, of all replicas, for contrasts [M].
-
-        A contrast that is no anchor has the value 0.
-        """
-        values = tf.gather(values, tf.argsort(anchors.numbers))
-        (values,) = inputs.gather(not is_single_replica, values)
-        num_others = tf.size(contrasts.numbers) - tf.size(values)
-        return tf.gather(tf.pad(values, [[0, num_others]]), contrasts.numbers)
-
-    def log_sum_exp(
-        anchors: pairs.Rows, contrasts: pairs.Rows, window: Window | None = None
-    ) -> tf.Tensor:
-        is_symmetric = is_single_replica and extras is None
-        return streaming.log_sum_exp(
-            anchors.vectors,
-            None if is_symmetric else contrasts.vectors,
-            window,
-            is_hidden=~contrasts.is_valid,
-            to_columns=functools.partial(to_contrasts, anchors, contrasts),
-            scale=1 / options.temperature + options.hardness,
-            slope=1 / options.temperature,
-            unit_length=unit_length,
-            has_derivatives=is_single_replica and not options.hardness,
-            tile_rows=tile_rows,
-        )
-
-    log_d = log_sum_exp(anchors, contrasts) if is_streamed else None
+    batch = _Batch(
+        contrasts.select_anchors(z),
+        contrasts,
+        options,
+        is_single_replica=is_single_replica,
+        is_symmetric=is_single_replica and extras is None,
+        unit_length=unit_length,
+        tile_rows=tile_rows,
+    )
+    log_d = batch.log_sum_exp() if is_streamed else None
 
     def row_losses(positives: positive_weights.Weights) -> tf.Tensor:
         """Returns L_i of all views, [B * V]."""
+        rows = batch.anchors, contrasts, positives, options
         if is_dense:
-            return pairs.losses(anchors, contrasts, positives, options)
+            return pairs.losses(*rows)
         if is_streamed:
-            similarity, num_positives = _mean_similarity(
-                anchors,
-                contrasts,
-                positives,
-                functools.partial(to_contrasts, anchors, contrasts),
-                has_derivatives=is_single_replica,
-            )
-            loss = log_d - similarity / options.temperature
-            return log_space.zero_unless(num_positives > 0, loss)
+            return _losses_by_sums(batch, positives, log_d)
         if isinstance(positives, positive_weights.Classes):
-            return _losses_by_windows(
-                anchors, contrasts, positives, options, log_sum_exp
-            )
-        return _losses_by_strips(anchors, contrasts, positives, options)
+            return _losses_by_windows(batch, positives)
+        return strips.losses(*rows)
 
     views = 1 if options.anchor_views == "first" else None
     scale = options.temperature if options.scale_by_temperature else 1.0
@@ -147,23 +100,89 @@ def losses_by_labels(
         losses = tf.reshape(losses, [-1, z.shape[1]])[:, :views]  # [B, V]
         return scale * tf.reduce_mean(losses, axis=1)
 
+    weights = [mask]
+    if mask is None:
+        weights = [_label_weights(y, extras, options) for y in labels]
     return [sample_means(row_losses(positives)) for positives in weights]
 
 
+def _label_weights(
+    labels: tf.Tensor, extras: pairs.ExtraContrasts | None, options: Options
+) -> positive_weights.Labels:
+    """Returns the weights of all samples, those of the extras last."""
+    if extras is not None:
+        labels = tf.concat([labels, extras.labels], axis=0)
+    return positive_weights.from_labels(labels, options.positives)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Batch:
+    """The views of a batch as anchors and as contrasts.
+
+    Attributes:
+      anchors: the R views of this replica.
+      contrasts: the M views of all replicas, and the extras.
+      options: options of the loss.
+      is_single_replica: whether the anchors are the views of all replicas.
+      is_symmetric: whether the contrasts are the anchors, in their order.
+      unit_length: a promise that all vectors have length 1.
+      tile_rows: as in `losses_by_labels`.
+    """
+
+    anchors: pairs.Rows
+    contrasts: pairs.Rows
+    options: Options
+    is_single_replica: bool
+    is_symmetric: bool
+    unit_length: bool
+    tile_rows: int | None
+
+    def to_contrasts(self, values: tf.Tensor) -> tf.Tensor:
+        """Returns values of the anchors, of all replicas, for contrasts [M].
+
+        A contrast that is no anchor has the value 0.
+        """
+        values = tf.gather(values, tf.argsort(self.anchors.numbers))
+        (values,) = inputs.gather(not self.is_single_replica, values)
+        num_others = tf.size(self.contrasts.numbers) - tf.size(values)
+        values = tf.pad(values, [[0, num_others]])
+        return tf.gather(values, self.contrasts.numbers)
+
+    def log_sum_exp(self, window: strips.Window | None = None) -> tf.Tensor:
+        """Returns log sums [R] over the contrasts that are in no window."""
+        options = self.options
+        return streaming.log_sum_exp(
+            self.anchors.vectors,
+            None if self.is_symmetric else self.contrasts.vectors,
+            window,
+            is_hidden=~self.contrasts.is_valid,
+            to_columns=self.to_contrasts,
+            scale=1 / options.temperature + options.hardness,
+            slope=1 / options.temperature,
+            unit_length=self.unit_length,
+            has_derivatives=self.is_single_replica and not options.hardness,
+            tile_rows=self.tile_rows,
+        )
+
+
+def _losses_by_sums(
+    batch: _Batch, positives: positive_weights.Labels, log_d: tf.Tensor
+) -> tf.Tensor:
+    """Returns the losses [R] of Eq. 2, by the log [R] of its denominators."""
+    similarity, num_positives = _mean_similarity(batch, positives)
+    loss = log_d - similarity / batch.options.temperature
+    return log_space.zero_unless(num_positives > 0, loss)
+
+
 def _mean_similarity(
-    anchors: pairs.Rows,
-    contrasts: pairs.Rows,
-    positives: positive_weights.Labels,
-    to_contrasts: Callable[[tf.Tensor], tf.Tensor],
-    *,
-    has_derivatives: bool,
+    batch: _Batch, positives: positive_weights.Labels
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the mean of z_i . z_p over P(i), and |P(i)|, [R] each.
 
     Two samples weigh as much from both sides, so that the gradient of a view as
-    a positive is a sum over its own positives, too. `has_derivatives` is as in
-    `streaming.log_sum_exp`.
+    a positive is a sum over its own positives, too.
     """
+    anchors, contrasts = batch.anchors, batch.contrasts
     count = anchors.samples[-1] + 1  # samples of the anchors
     self_weights = positives.self_weights(count)
     self_weights = tf.gather(self_weights, anchors.samples)  # [R]
@@ -197,12 +216,12 @@ def _mean_similarity(
             shares = tf.math.divide_no_nan(upstream, num_positives)
             # The gradient of a view as a positive of other anchors.
             positive_gradient = sum_over_classes(
-                to_contrasts(shares)[:, tf.newaxis] * vectors
+                batch.to_contrasts(shares)[:, tf.newaxis] * vectors
             )
             shares = shares[:, tf.newaxis]  # [R, 1]
             result = shares * (positive_sums - self_vectors)  # [R, D]
             result += positive_gradient
-            if not has_derivatives:
+            if not batch.is_single_replica:
                 result = streaming.refuse_derivatives(result)
             return result, None, None
 
@@ -213,164 +232,30 @@ def _mean_similarity(
 
 
 def _losses_by_windows(
-    anchors: pairs.Rows,
-    contrasts: pairs.Rows,
-    positives: positive_weights.Classes,
-    options: Options,
-    log_sum_exp: Callable[..., tf.Tensor],
+    batch: _Batch, positives: positive_weights.Classes
 ) -> tf.Tensor:
     """Returns the losses [R] by any options, in windows of classes."""
-    classes = tf.gather(positives.classes, contrasts.samples)  # [M]
+    classes = tf.gather(positives.classes, batch.contrasts.samples)  # [M]
     # Rows that are in no A(i) come last, as a class without anchors.
     absent_class = tf.size(classes)
-    classes = tf.where(contrasts.is_valid, classes, absent_class)
-    anchor_classes = classes[: tf.size(anchors.numbers)]  # [R]
-    contrasts = contrasts.gather(tf.argsort(classes, stable=True))
+    classes = tf.where(batch.contrasts.is_valid, classes, absent_class)
+    anchor_classes = classes[: tf.size(batch.anchors.numbers)]  # [R]
     order = tf.argsort(anchor_classes, stable=True)
-    anchors = anchors.gather(order)
+    by_class = dataclasses.replace(
+        batch,
+        anchors=batch.anchors.gather(order),
+        contrasts=batch.contrasts.gather(tf.argsort(classes, stable=True)),
+    )
     window = tuple(  # [R] each
         tf.searchsorted(tf.sort(classes), tf.sort(anchor_classes), side)
         for side in ("left", "right")
     )
-    log_negatives = log_sum_exp(anchors, contrasts, window)
-    losses = _losses_by_strips(
-        anchors, contrasts, positives, options, window, log_negatives
+    losses = strips.losses(
+        by_class.anchors,
+        by_class.contrasts,
+        positives,
+        batch.options,
+        window,
+        by_class.log_sum_exp(window),
     )
     return tf.gather(losses, tf.argsort(order))
-
-
-def _losses_by_strips(
-    anchors: pairs.Rows,
-    contrasts: pairs.Rows,
-    positives: positive_weights.Weights,
-    options: Options,
-    window: Window | None = None,
-    log_negatives: tf.Tensor | None = None,
-) -> tf.Tensor:
-    """Returns `pairs.losses` [R], computed for T anchors at a time.
-
-    The gradient computes them again, so that no [R, M] matrix is held. `window`
-    is first and stop of the contrasts that each anchor needs, [R] each, rising;
-    None for all contrasts.
-    """
-    count, num_contrasts = tf.size(anchors.numbers), tf.size(contrasts.numbers)
-    strips = (count + _STRIP - 1) // _STRIP
-    sources = [anchors.vectors, contrasts.vectors]
-    if log_negatives is not None:
-        sources.append(log_negatives)
-
-    def strip_rows(strip: tf.Tensor) -> tf.Tensor:
-        """Returns indices of anchors [T]; the last strip repeats the last."""
-        return tf.minimum(strip * _STRIP + tf.range(_STRIP), count - 1)
-
-    def strip_losses(
-        rows: tf.Tensor, columns: tf.Tensor | None, tensors: list[tf.Tensor]
-    ) -> tf.Tensor:
-        """Returns the losses [T] of a strip, by its part of each source."""
-        anchor_vectors, contrast_vectors, *log_n = tensors
-        strip_contrasts = pairs.Rows(
-            *(_gather(field, columns) for field in contrasts)
-        )
-        return pairs.losses(
-            anchors.gather(rows)._replace(vectors=anchor_vectors),
-            strip_contrasts._replace(vectors=contrast_vectors),
-            positives,
-            options,
-            *log_n,
-        )
-
-    @tf.custom_gradient
-    def compute(*sources: tf.Tensor) -> tuple:
-        def gather_sources(
-            rows: tf.Tensor, columns: tf.Tensor | None
-        ) -> list[tf.Tensor]:
-            # `map` ends with the sources: the third may be absent.
-            return list(map(_gather, sources, (rows, columns, rows)))
-
-        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
-            def add_strip(strip: tf.Tensor, *sums: tf.Tensor) -> tuple:
-                rows = strip_rows(strip)
-                # The repeated anchors of the last strip count once.
-                is_new = strip * _STRIP + tf.range(_STRIP) < count  # [T]
-                weights = tf.where(is_new, tf.gather(upstream, rows), 0.0)
-
-                def add(columns: tf.Tensor | None) -> list[tf.Tensor]:
-                    with tf.GradientTape() as tape:
-                        tensors = gather_sources(rows, columns)
-                        tape.watch(tensors)
-                        value = strip_losses(rows, columns, tensors)
-                    gradients = tape.gradient(value, tensors, weights, _ZERO)
-                    indices = rows, columns, rows
-                    return list(map(_scatter_add, sums, indices, gradients))
-
-                new_sums = _call_in_window(add, rows, window, num_contrasts)
-                return strip + 1, *new_sums
-
-            _, *sums = tf.while_loop(
-                lambda strip, *_: strip < strips,
-                add_strip,
-                (0, *map(tf.zeros_like, sources)),
-            )
-            return tuple(sums)
-
-        def compute_strip(strip: tf.Tensor) -> tf.Tensor:
-            rows = strip_rows(strip)
-            return _call_in_window(
-                lambda columns: strip_losses(
-                    rows, columns, gather_sources(rows, columns)
-                ),
-                rows,
-                window,
-                num_contrasts,
-            )
-
-        value = tf.map_fn(
-            compute_strip,
-            tf.range(strips),
-            fn_output_signature=tf.TensorSpec([_STRIP], tf.float32),
-        )
-        return tf.reshape(value, [-1])[:count], gradient
-
-    return compute(*sources)
-
-
-def _call_in_window(
-    function: Callable[[tf.Tensor | None], object],
-    rows: tf.Tensor,
-    window: Window | None,
-    num_contrasts: tf.Tensor,
-) -> object:
-    """Calls a function of the indices of the contrasts that anchors need.
-
-    `rows` are the indices of the anchors, rising. The function gets None for
-    all contrasts.
-    """
-    if window is None:
-        return function(None)
-    first, stop = window[0][rows[0]], window[1][rows[-1]]
-
-    def call_of_width(width: int | tf.Tensor) -> object:
-        width = tf.minimum(width, num_contrasts)
-        start = tf.minimum(first, num_contrasts - width)
-        return function(start + tf.range(width))
-
-    is_wider = [tf.cast(stop - first > width, tf.int32) for width in _WIDTHS]
-    widths = *_WIDTHS, num_contrasts
-    return tf.switch_case(
-        tf.add_n(is_wider),
-        [functools.partial(call_of_width, width) for width in widths],
-    )
-
-
-def _gather(tensor: tf.Tensor, indices: tf.Tensor | None) -> tf.Tensor:
-    """Returns the rows with these indices; None for all rows."""
-    return tensor if indices is None else tf.gather(tensor, indices)
-
-
-def _scatter_add(
-    total: tf.Tensor, indices: tf.Tensor | None, part: tf.Tensor
-) -> tf.Tensor:
-    """Adds a part to the rows with these indices; None for all rows."""
-    if indices is None:
-        return total + part
-    return tf.tensor_scatter_nd_add(total, indices[:, tf.newaxis], part)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf.losses import tiled
+from supcon_tf.losses import strips
 from tests.losses import vectors
 
 # XLA compiles these for a static batch alone.
@@ -34,7 +34,7 @@ STATIC_BATCH = {
 @pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("name", vectors.LOSSES)
 def test_in_a_function(name, jit_compile, monkeypatch):
-    monkeypatch.setattr(tiled, "_WIDTHS", (4,))  # each is compiled
+    monkeypatch.setattr(strips, "_WIDTHS", (4,))  # each is compiled
     loss = vectors.make_loss(name)
     labels = vectors.labels_for(name).astype(np.float32)
     if labels.ndim == 1:

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from supcon_tf import losses
 from supcon_tf.keras_2 import keras
-from supcon_tf.losses import streaming, tiled
+from supcon_tf.losses import streaming, strips
 from tests import reference
 from tests.losses import vectors
 
@@ -57,8 +57,8 @@ def test_overwrites_the_oldest_rows_in_order():
 def test_filled_rows_are_contrasts(rows, monkeypatch):
     """In several tiles, strips and widths, too."""
     monkeypatch.setattr(streaming, "_TILE_ROWS", 4)
-    monkeypatch.setattr(tiled, "_STRIP", 3)
-    monkeypatch.setattr(tiled, "_WIDTHS", (3, 5, 9))
+    monkeypatch.setattr(strips, "_STRIP", 3)
+    monkeypatch.setattr(strips, "_WIDTHS", (3, 5, 9))
     z, labels = vectors.unit([3, 2, 4], seed=1), np.array([0, 1, 0])
     queue, queued_z, queued_labels = filled_queue(9, rows)
     queued = {"queue": queued_z[-9:], "queue_labels": queued_labels[-9:]}

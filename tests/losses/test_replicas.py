@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from supcon_tf import distribute
-from supcon_tf.losses import streaming, tiled
+from supcon_tf.losses import streaming, strips
 from tests import forks, workers
 from tests.losses import vectors
 
@@ -28,7 +28,7 @@ def test_two_replicas_equal_one_device(
     mirrored_strategy, name, cross_replica, monkeypatch
 ):
     """Or, without cross_replica, two devices; of batches of different size."""
-    monkeypatch.setattr(tiled, "_WIDTHS", (4,))  # each is traced
+    monkeypatch.setattr(strips, "_WIDTHS", (4,))  # each is traced
     monkeypatch.setattr(streaming, "_TILE_ROWS", 3)
     loss = vectors.make_loss(name, cross_replica=cross_replica)
     parts = [slice(0, 4), slice(4, 7)]

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import losses
-from supcon_tf.losses import streaming, tiled
+from supcon_tf.losses import streaming, strips
 from supcon_tf.losses.options import Options
 from tests import reference
 from tests.losses import vectors
@@ -85,8 +85,8 @@ def test_every_implementation_equals_the_loops(options, monkeypatch):
     """All pairs at once, in windows, by sums; a negative's weight is fixed."""
     # Several tiles, strips and widths.
     monkeypatch.setattr(streaming, "_TILE_ROWS", 4)
-    monkeypatch.setattr(tiled, "_STRIP", 3)
-    monkeypatch.setattr(tiled, "_WIDTHS", (3, 5, 9))
+    monkeypatch.setattr(strips, "_STRIP", 3)
+    monkeypatch.setattr(strips, "_WIDTHS", (3, 5, 9))
     z, weights = vectors.unit([5, 2, 2], seed=2), np.arange(1.0, 6.0)
     labels = [1, 0, 1, 1, 9]
     if "positives" in options:

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import losses
-from supcon_tf.losses import pairs, streaming, supcon, tiled
+from supcon_tf.losses import pairs, streaming, strips, supcon
 from tests import forks
 from tests.losses import vectors
 
@@ -150,7 +150,7 @@ def test_implementation_chooses(monkeypatch):
             anchors.append(len(rows.vectors)) or pair_losses(rows, *arguments)
         ),
     )
-    monkeypatch.setattr(tiled, "_STRIP", 4)
+    monkeypatch.setattr(strips, "_STRIP", 4)
     capped = {"positives_cap": 3}
     all_at_once, in_strips, in_sums = [12], [4] * 3, []
     for options, limit, expected in (
