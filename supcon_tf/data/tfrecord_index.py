@@ -181,6 +181,45 @@ def _split_files(directory: epath.Path) -> dict[str, list[str]]:
     return {"train": train, "test": test}
 
 
+@dataclasses.dataclass
+class _Split:
+    """The labels of the records of a split, while they are read.
+
+    Attributes:
+      labels: the name of each label.
+      weights: of the examples that have a weight.
+      examples: the number of each file, by name.
+      label_counts: the numbers of labels of an example.
+      unlabelled: FILE:NUMBER of the first example without a label; "" where
+        every example has a label.
+      repetitive: FILE:NUMBER of the first example that repeats a label, or "".
+    """
+
+    labels: dict[int | str, str] = dataclasses.field(default_factory=dict)
+    weights: list[float] = dataclasses.field(default_factory=list)
+    examples: dict[str, int] = dataclasses.field(default_factory=dict)
+    label_counts: set[int] = dataclasses.field(default_factory=set)
+    unlabelled: str = ""
+    repetitive: str = ""
+
+    def add(
+        self,
+        values: np.ndarray,
+        texts: np.ndarray,
+        weight: np.ndarray,
+        position: str,
+    ) -> None:
+        """Adds the features of an example at FILE:NUMBER."""
+        self.label_counts.add(len(values))
+        if not len(values):
+            self.unlabelled = self.unlabelled or position
+        if len({*values.tolist()}) < len(values):
+            self.repetitive = self.repetitive or position
+        for value, name in _label_names(values, texts):
+            _check_name(value, self.labels.setdefault(value, name), name)
+        self.weights.extend(weight[:1].tolist())
+
+
 def _read_records(
     directory: epath.Path,
     names: dict[str, list[str]],
@@ -196,61 +235,66 @@ def _read_records(
     compression, kind = _format(
         [directory / name for name in names["train"]], features
     )
-    _, label, text = features
-    # Texts may be labels and names at once.
-    text_kind = kind if text == label else tf.string
-    parse = parser((label, kind), (text, text_kind), (WEIGHT, tf.float32))
-    labels: dict[str, dict[int | str, str]] = {"train": {}, "test": {}}
-    examples: dict[str, dict[str, int]] = {"train": {}, "test": {}}
-    weights: dict[str, list[float]] = {"train": [], "test": []}
-    label_counts: set[int] = set()
-    unlabelled = repetitive = ""
-    for split, file_names in names.items():
-        for name in progress.track(
-            file_names, len(file_names), "reading labels"
-        ):
-            parsed = records(directory, compression, [name]).map(
-                parse, num_parallel_calls=tf.data.AUTOTUNE
-            )
-            count = 0
-            try:
-                for values, texts, weight in parsed.as_numpy_iterator():
-                    count += 1
-                    label_counts.add(len(values))
-                    if not len(values) and not unlabelled:
-                        unlabelled = f"{directory / name}:{count}"
-                    is_repetitive = len({*values.tolist()}) < len(values)
-                    if is_repetitive and not repetitive:
-                        repetitive = f"{directory / name}:{count}"
-                    for value, label_name in _label_names(values, texts):
-                        first_name = labels[split].setdefault(value, label_name)
-                        _check_name(value, first_name, label_name)
-                    weights[split].extend(weight[:1].tolist())
-            except tf.errors.OpError as error:
-                raise exceptions.InvalidValue(
-                    f"{directory / name}:{count + 1} must be an example of a "
-                    f"TFRecord file, got {exceptions.reason(error.message)}"
-                ) from error
-            examples[split][name] = count
+    splits = {
+        split: _read_split(directory, file_names, features, compression, kind)
+        for split, file_names in names.items()
+    }
+    train, test = splits["train"], splits["test"]
+    label_counts = train.label_counts | test.label_counts
+    repetitive = train.repetitive or test.repetitive
     # Boxes in an image may have one label too, but differ in number.
     has_flags = len(label_counts) == 1 and repetitive
     exceptions.require(
-        not has_flags or not {*labels["train"], *labels["test"]} <= {0, 1},
+        not has_flags or not {*train.labels, *test.labels} <= {0, 1},
         f"{repetitive} must have the numbers of its labels in the feature "
-        f"{label}, not 0 or 1 for every class",
+        f"{features[1]}, not 0 or 1 for every class",
         "0 or 1 several times",
     )
+    examples = {name: split.examples for name, split in splits.items()}
+    weights = {name: split.weights for name, split in splits.items()}
     index = Index(
         features,
         compression,
         label_counts != {1},
         None,
-        _distinct(labels),
+        _distinct({name: split.labels for name, split in splits.items()}),
         examples,
         _check_weights(directory, weights, examples),
         states,
     )
+    unlabelled = train.unlabelled or test.unlabelled
     return index, unlabelled if label_counts <= {0, 1} else ""
+
+
+def _read_split(
+    directory: epath.Path,
+    names: Sequence[str],
+    features: Sequence[str],
+    compression: str,
+    kind: tf.DType,
+) -> _Split:
+    """Reads the labels, of one type, in the files of a split."""
+    _, label, text = features
+    # Texts may be labels and names at once.
+    text_kind = kind if text == label else tf.string
+    parse = parser((label, kind), (text, text_kind), (WEIGHT, tf.float32))
+    split = _Split()
+    for name in progress.track(names, len(names), "reading labels"):
+        parsed = records(directory, compression, [name]).map(
+            parse, num_parallel_calls=tf.data.AUTOTUNE
+        )
+        path, count = directory / name, 0
+        try:
+            for example in parsed.as_numpy_iterator():
+                count += 1
+                split.add(*example, f"{path}:{count}")
+        except tf.errors.OpError as error:
+            raise exceptions.InvalidValue(
+                f"{path}:{count + 1} must be an example of a TFRecord file, "
+                f"got {exceptions.reason(error.message)}"
+            ) from error
+        split.examples[name] = count
+    return split
 
 
 def _format(
