@@ -83,6 +83,12 @@ class Predictor:
         self._model = saved_model.SavedModel(export)
         signatures = self._model.signatures()
         self._classify = signatures.get("serving_default")
+        exceptions.require(
+            "represent" in signatures,
+            "`path` must be of a run of supcon_tf, or of an export with a "
+            "signature `represent`; tools/predict.py asks other SavedModels",
+            f"{path} with {', '.join(signatures) or 'none'}",
+        )
         self._represent = signatures["represent"]
         self.takes_texts = self._represent.input == _TEXT
 

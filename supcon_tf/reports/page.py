@@ -135,7 +135,7 @@ _TEMPLATES.globals |= {"colors": palette.COLORS, "markers": palette.MARKERS}
 
 
 def write_report(
-    runs: Sequence[str | os.PathLike[str]],
+    runs: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     file: str | os.PathLike[str],
     names: Sequence[str] | None = None,
 ) -> epath.Path:
@@ -147,7 +147,7 @@ def write_report(
 
     Args:
       runs: run directories, or linear stages of them, local or gs://; the
-        first is what the others are compared with.
+        first is what the others are compared with. A single path is one run.
       file: where the page goes, such as report.html of the run directory.
       names: of the runs on the page, all different; None takes the ends of
         their paths.
@@ -165,6 +165,7 @@ def write_report(
       ValueError: there are no `runs` or one is no run directory, or `names`
         does not fit them.
     """
+    runs = [runs] if isinstance(runs, str | os.PathLike) else runs
     exceptions.require(
         runs, "`runs` must name at least one run directory", "none"
     )

@@ -65,7 +65,7 @@ def test_an_evaluation_of_many_classes(copy_run, tmp_path, small_bounds):
     assert arrays["classes"].shape == arrays["probabilities"].shape == (21, 2)
     right = arrays["classes"][:, 0] == arrays["labels"]
     assert right.mean() == pytest.approx(many["linear"]["top_1"])
-    page = reports.write_report([run.path], stage.report_file).read_text()
+    page = reports.write_report(run.path, stage.report_file).read_text()
     assert "The pairs of classes that are confused most" in page
     assert 'class="confusion"' not in page
     predictions._MATRIX_CLASSES = 200

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import PIL.Image
 import pytest
+import tensorflow as tf
 from etils import epath
 
 import supcon_tf
@@ -179,6 +180,17 @@ def test_a_model_without_classifier_only_encodes(finished_run, path, tmp_path):
 def test_a_folder_without_run_or_export_is_refused(tmp_path):
     with pytest.raises(ValueError, match="must hold an export"):
         supcon_tf.load(tmp_path)
+
+
+def test_a_saved_model_of_another_program_is_refused(tmp_path):
+    module = tf.Module()
+    module.call = tf.function(
+        lambda texts: {"lengths": tf.strings.length(texts)},
+        input_signature=[tf.TensorSpec([None], tf.string)],
+    )
+    tf.saved_model.save(module, str(tmp_path / "1"), {"count": module.call})
+    with pytest.raises(ValueError, match="a signature `represent`.*with count"):
+        supcon_tf.load(tmp_path / "1")
 
 
 def test_several_machines_are_refused(image_folder, tmp_path, monkeypatch):
