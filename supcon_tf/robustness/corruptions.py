@@ -273,7 +273,7 @@ class Corruptor(contextlib.AbstractContextManager):
             pickle.dump(request, program.stdin, pickle.HIGHEST_PROTOCOL)
             program.stdin.flush()
             answer = pickle.load(program.stdout)
-        except (BrokenPipeError, EOFError) as error:
+        except (BrokenPipeError, EOFError, pickle.UnpicklingError) as error:
             raise exceptions.Failed(
                 "a process that corrupts images ended, exit status "
                 f"{program.wait()}"

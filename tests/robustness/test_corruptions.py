@@ -155,6 +155,22 @@ def test_errors_and_the_end_of_a_process_are_raised_here(two_processes):
             corrupt(photos(2), "fog", 1, 0, corruptor=corruptor)
 
 
+def test_the_end_of_a_process_within_an_answer_is_named(monkeypatch, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, pickle, signal\n"
+        "answer = pickle.dumps(bytes(2**20), pickle.HIGHEST_PROTOCOL)\n"
+        "os.write(1, answer[:1000])\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    monkeypatch.setattr(corrupted_image, "__file__", str(program))
+    with (
+        corruptions.Corruptor(1) as corruptor,
+        pytest.raises(RuntimeError, match="ended, exit status -9"),
+    ):
+        corrupt(photos(2), "fog", 1, 0, corruptor=corruptor)
+
+
 def test_opencv_needs_no_display_libraries():
     """Both OpenCV packages are installed; the headless one must be last."""
     from cv2 import version
