@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import pathlib
 from collections.abc import Collection
 
 import numpy as np
+from etils import epath
 
 from supcon_tf import config, data, exceptions, measures
+from supcon_tf.disk import files
 from supcon_tf.robustness import corruptions
 from supcon_tf.training import materials, runs
 
@@ -123,11 +122,9 @@ def load_references(
         )
         alexnet = measures.ALEXNET_ERRORS, measures.ALEXNET_CLEAN_ERROR
         return dict.fromkeys(run.classifiers, alexnet)
-    contents = {}
-    with contextlib.suppress(OSError, ValueError):
-        contents = json.loads(pathlib.Path(path).read_text("utf-8"))
+    contents = files.read_json(epath.Path(path), {}, "Name another file")
     exceptions.require(
-        "corruptions" in contents,
+        isinstance(contents.get("corruptions"), dict),
         "--reference_evaluation must be alexnet or an evaluation.json made "
         "with --corruptions",
         path,

@@ -281,6 +281,14 @@ def test_references_that_do_not_fit(reference, change, message):
         prepared(make_run(checked), reference_evaluation=reference(change))
 
 
+@pytest.mark.parametrize("content", ["3", '"corruptions"', "[]", "no JSON"])
+def test_a_reference_of_another_kind_is_named(tmp_path, content):
+    path = tmp_path / "reference.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=r"reference\.json .*Name another"):
+        prepared(reference_evaluation=str(path))
+
+
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
