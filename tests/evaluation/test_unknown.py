@@ -8,13 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from supcon_tf import (
-    data,
-    evaluation,
-    measures,
-    reports,
-    training,
-)
+from supcon_tf import data, evaluation, measures, reports, training
 from supcon_tf.evaluation import splits, unknown
 from supcon_tf.training import input_pipeline
 from tests import runs, score_rows
