@@ -81,7 +81,8 @@ def test_an_example_runs(name, folder, monkeypatch):
     assert outcome.failed == 0
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+# The others run in `make test`.
+@pytest.mark.parametrize("name", sorted(LONG))
 def test_an_example_fits_the_package(name):
     code = "".join(example.source for example in EXAMPLES[name].examples)
     assert not python_text.misfits(code)

@@ -30,7 +30,7 @@ BELOW = {
     "distribute": {"defaults", "host"},
     "run_files": {"disk", "host", "settings"},
     "config": {
-        *("datasets", "defaults", "disk", "host", "run_files", "settings"),
+        *("datasets", "defaults", "disk", "host", "run_files", "settings")
     },
     "measures": {"host", "tracing"},
     "augment": {"defaults", "keras_2", "tracing"},
@@ -39,7 +39,7 @@ BELOW = {
 }
 BELOW["optimizers"] = {"keras_2"}
 BELOW["data"] = {
-    *("augment", "datasets", "defaults", "disk", "host", "pixels", "tracing"),
+    *("augment", "datasets", "defaults", "disk", "host", "pixels", "tracing")
 }
 BELOW["text"] = {"data", "disk", "host", "keras_2", "models", "tracing"}
 BELOW["training"] = {*BELOW} - {"display"}

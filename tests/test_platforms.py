@@ -53,15 +53,12 @@ USERS = {
     "keras": "import keras",
     "keras_hub": "import keras_hub",
 }
-OURS = {
-    "data": "import supcon_tf.augment",
-    "all": "from supcon_tf import losses, models, training, text",
-}
-TRAINS = """
+OURS = "from supcon_tf import losses, models, training, text"
+TRAINS = f"""
 import os, sys
 import numpy as np
 import tensorflow as tf
-from supcon_tf import losses, models, training, text
+{OURS}
 from supcon_tf.keras_2 import keras
 
 text.import_transformers()
@@ -76,16 +73,14 @@ print(tf.keras.Model.__module__, keras.Model.__module__)
 
 
 @both_keras
-@pytest.mark.parametrize("ours", OURS)
 @pytest.mark.parametrize("users", USERS)
 @pytest.mark.parametrize("is_first", [True, False])
-def test_two_kerases_stand_side_by_side(users, ours, is_first):
+def test_two_kerases_stand_side_by_side(users, is_first):
     """Whichever is imported first; `tf.keras` stays that of its user."""
     if users == "keras_hub" and importlib.util.find_spec(users) is None:
         pytest.skip("KerasHub is not installed")
-    lines = [OURS[ours], USERS[users]]
-    lines = lines[::-1] if is_first else lines
-    process = run("\n".join(["before = None", *lines, TRAINS]))
+    before = USERS[users] if is_first else f"{OURS}\n{USERS[users]}"
+    process = run(f"before = None\n{before}\n{TRAINS}")
     assert process.returncode == 0, process.stderr[-2000:]
     user_keras, package_keras = process.stdout.split()
     assert user_keras.startswith("keras.") and package_keras.startswith(

@@ -91,10 +91,7 @@ def test_docker_finds_models_and_configurations():
         assert (run, image) == ("run", tf_serving.IMAGE)
         assert {"--rm", "--init"} <= set(options)
         published = [v for o, v in options.items() for v in v if o == "-p"]
-        assert published == [
-            "127.0.0.1:8501:8501",
-            "127.0.0.1:8500:8500",
-        ]
+        assert published == ["127.0.0.1:8501:8501", "127.0.0.1:8500:8500"]
         mounts = {}
         for mount in options["-v"]:
             source, target, mode = mount.split(":")

@@ -53,8 +53,7 @@ def test_gray_is_exactly_pil_on_a_cube_of_colors():
 
 @pytest.mark.parametrize("adjust, enhancer", _BLENDS)
 @pytest.mark.parametrize(
-    "shape",
-    [(40, 31), (1, 1), (1, 9), (9, 1), (2, 5), (8, 3)],
+    "shape", [(40, 31), (1, 1), (1, 9), (9, 1), (2, 5), (8, 3)]
 )
 def test_blends_are_exactly_pil(adjust, enhancer, shape):
     """A factor of 1 changes nothing; every image has its own."""

@@ -48,10 +48,7 @@ LAYERS = {
     "flip": lambda: keras.layers.RandomFlip("horizontal"),
     "brightness": lambda: keras.layers.RandomBrightness(0.9),
     "several": lambda: keras.Sequential(
-        [
-            keras.layers.RandomRotation(0.1),
-            keras.layers.RandomContrast(0.5),
-        ]
+        [keras.layers.RandomRotation(0.1), keras.layers.RandomContrast(0.5)]
     ),
 }
 

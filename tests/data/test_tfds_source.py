@@ -359,10 +359,7 @@ def test_a_set_can_be_class_balanced(tfds_dir, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (
-            "tiny_unlabelled",
-            r"split train, got \['test', 'validation'",
-        ),
+        ("tiny_unlabelled", r"split train, got \['test', 'validation'"),
         (
             "tiny_text",
             "must have an Image and a ClassLabel, or .* tfds:tiny_te",

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, data, evaluation, measures, reports, run_files
+from supcon_tf import data, evaluation, measures, reports, run_files
 from supcon_tf.evaluation import classifying, splits
 from supcon_tf.measures import predictions, truncation
+from tests import runs
 
 
 @pytest.fixture
@@ -55,9 +56,7 @@ def test_classifiers_part_by_part(small_bounds):
 def test_an_evaluation_of_many_classes(copy_run, tmp_path, small_bounds):
     """Three stand for ten thousand: no file has what grows with more."""
     run = copy_run(tmp_path / "run")
-    settings = config.EvaluateSettings(
-        str(run.path), sample_images=0, plotted_images=0
-    )
+    settings = runs.evaluation_settings(run.path)
     many = evaluation.evaluate(settings)
     stage = run.stage("linear")
     assert json.loads(stage.evaluation_file.read_text()) == many

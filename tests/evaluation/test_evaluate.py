@@ -6,11 +6,9 @@ import types
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from supcon_tf import (
     config,
-    data,
     distribute,
     evaluation,
     measures,
@@ -18,9 +16,9 @@ from supcon_tf import (
     run_files,
     training,
 )
-from supcon_tf.augment import geometry
 from supcon_tf.evaluation import clean, splits
-from supcon_tf.training import input_pipeline, representations, runs
+from supcon_tf.training import representations, runs
+from tests import runs as shared_runs
 from tests import score_rows
 
 
@@ -39,11 +37,8 @@ def results(finished_run):
 
 
 def numbers_alone(run, **options):
-    return evaluation.evaluate(
-        config.EvaluateSettings(
-            str(run.path), sample_images=0, plotted_images=0, **options
-        )
-    )
+    settings = shared_runs.evaluation_settings(run.path, **options)
+    return evaluation.evaluate(settings)
 
 
 def test_results_equal_the_file(results, finished_run):
@@ -217,21 +212,6 @@ def test_batch_size_and_replicas_change_nothing(
         stage.projector,
     ):
         assert not path.exists()  # of the earlier evaluation
-
-
-def test_representations_are_in_order_and_of_centre_crops(finished_run):
-    pretrained = finished_run.recorded(config.PretrainSettings)
-    source = input_pipeline.source(pretrained, "test")
-    encoder = training.load_encoder(finished_run.path)
-    encoded, labels = representations.represent(
-        encoder, source, batch_size=4, image_size=16
-    )
-    for index in (0, 10, 20):
-        file = tf.io.read_file(f"{pretrained.data_dir}/{source.ids[index]}")
-        image = geometry.central_view(data.decode_image(file), 16)
-        expected = encoder(image[tf.newaxis], training=False)[0]
-        np.testing.assert_allclose(encoded[index], expected, atol=1e-6)
-    assert labels.tolist() == sorted(labels.tolist())
 
 
 def test_without_a_linear_stage_the_others_still_work(

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from supcon_tf import config, data, evaluation, measures, run_files
+from supcon_tf import data, evaluation, measures, run_files
 from supcon_tf.data import subsets
 from supcon_tf.evaluation import label_issues, splits
 from supcon_tf.reports import contents, page
 from supcon_tf.training import runs
+from tests import runs as shared_runs
 
 
 def test_rank_by_hand():
@@ -95,9 +96,8 @@ def test_an_evaluation_writes_and_a_report_shows_wrong_labels(finished_run):
     """A report that has none says how to have them."""
     run = runs.open_run(finished_run.path)
     owner, source = run.evaluation_owner, run.source("train")
-    pictures = {"sample_images": 0, "plotted_images": 0}
-    settings = config.EvaluateSettings(
-        str(finished_run.path), label_issues=7, knn_neighbors=5, **pictures
+    settings = shared_runs.evaluation_settings(
+        finished_run.path, label_issues=7, knn_neighbors=5
     )
     evaluation.evaluate(settings)
     assert owner.issues_list.read_text().startswith("example,label,suggested")

@@ -108,10 +108,7 @@ def test_test_texts_that_training_saw_are_counted_or_left_out(
     test_file = tmp_path / "test.tsv"
     test_file.write_text("sentence\tlabel\na c c c\t0\na c\t0\nb c c c\t1\n")
     settings = config.EvaluateSettings(
-        str(run.path),
-        test_file=str(test_file),
-        knn_neighbors=9,
-        plane="pca",
+        str(run.path), test_file=str(test_file), knn_neighbors=9, plane="pca"
     )
     results = evaluation.evaluate(settings)
     assert results["test_examples"] == 3 and results["test_duplicates"] == 1

@@ -8,18 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from supcon_tf import (
-    config,
-    data,
-    evaluation,
-    measures,
-    reports,
-    run_files,
-    training,
-)
+from supcon_tf import data, evaluation, measures, reports, training
 from supcon_tf.evaluation import splits, unknown
 from supcon_tf.training import input_pipeline
-from tests import score_rows
+from tests import runs, score_rows
 
 
 @pytest.fixture(scope="module")
@@ -33,16 +25,13 @@ def unknown_folder(tmp_path_factory):
     return folder
 
 
-def settings_of(run, **options):
-    pictures = {"sample_images": 0, "plotted_images": 0}
-    return config.EvaluateSettings(str(run.path), **pictures, **options)
-
-
 def test_scores_of_belonging_are_those_of_arrays(
     copy_run, tmp_path, unknown_folder
 ):
     files = copy_run(tmp_path / "run")
-    settings = settings_of(files, unknown_data=str(unknown_folder))
+    settings = runs.evaluation_settings(
+        files.path, unknown_data=str(unknown_folder)
+    )
     results = evaluation.evaluate(settings)
     score_rows.check(results)
     measured = results["unknown"]
@@ -101,7 +90,7 @@ def test_classes_can_be_held_out_of_a_run(tiny_settings, tmp_path):
         assert not any("/mid/" in path for path in part.ids)
     training.pretrain(settings)
     measured = evaluation.evaluate(
-        settings_of(run_files.RunDirectory(settings.run_dir), knn_neighbors=3)
+        runs.evaluation_settings(settings.run_dir, knn_neighbors=3)
     )
     assert measured["test_examples"] == (~is_mid).sum()
     assert measured["unknown"]["images"] == is_mid.sum()
@@ -125,8 +114,7 @@ def test_unknown_classes_without_test_images_are_not_scored(
     )
     training.pretrain(settings)
     run = training.Run.open(settings.run_dir)
-    path = run_files.RunDirectory(settings.run_dir)
-    assert unknown.read(settings_of(path), run) is None
+    assert unknown.read(runs.evaluation_settings(settings.run_dir), run) is None
     assert "not scored: no test images of mid" in capsys.readouterr().out
 
 
@@ -135,7 +123,7 @@ def test_classes_of_one_image_have_no_distance(finished_run, capsys):
     run = training.Run.open(finished_run.path)
     split = splits.EncodedSplit(run.source("test"), np.eye(3), np.arange(3), 16)
     measured = unknown.measure(
-        settings_of(finished_run),
+        runs.evaluation_settings(finished_run.path),
         split,
         split,
         run.source("test"),
@@ -162,7 +150,9 @@ def test_bad_images_are_refused_or_skipped(
     shutil.copytree(unknown_folder, folder)
     (folder / "bad.png").touch()
     run = training.Run.open(finished_run.path)
-    settings = settings_of(finished_run, unknown_data=str(folder))
+    settings = runs.evaluation_settings(
+        finished_run.path, unknown_data=str(folder)
+    )
     with pytest.raises(
         ValueError, match="`unknown_data` must .* bad.png .*`skip_bad_images`"
     ):
@@ -171,7 +161,7 @@ def test_bad_images_are_refused_or_skipped(
     assert unknown.read(settings, run).num_examples == 5
     assert "bad files skipped: 1: bad.png" in capsys.readouterr().out
     with pytest.raises(ValueError, match="must be left out without --unknown"):
-        settings_of(finished_run, skip_bad_images=True)
+        runs.evaluation_settings(finished_run.path, skip_bad_images=True)
 
 
 def test_images_of_the_run_and_lost_folders_are_refused(
@@ -187,4 +177,6 @@ def test_images_of_the_run_and_lost_folders_are_refused(
         ),
     ):
         with pytest.raises(ValueError, match=message):
-            evaluation.evaluate(settings_of(finished_run, **options))
+            evaluation.evaluate(
+                runs.evaluation_settings(finished_run.path, **options)
+            )

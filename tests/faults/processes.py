@@ -79,3 +79,20 @@ def holder(program: str, *arguments: str) -> Iterator[forks.Fork]:
     finally:
         fork.kill()
         fork.wait()
+
+
+_HOLDS_A_LOCK = """
+import sys
+from supcon_tf.disk import locks
+
+lock = locks.held(sys.argv[1], sys.argv[2])
+lock.__enter__()
+print("held", flush=True)
+"""
+
+
+def lock_holder(
+    folder: pathlib.Path | str, work: str
+) -> contextlib.AbstractContextManager[forks.Fork]:
+    """A process that holds the lock of a work in a folder."""
+    return holder(_HOLDS_A_LOCK, str(folder), work)

@@ -58,8 +58,7 @@ def test_a_report_names_the_damaged_file(evaluated, name, damage, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["made_of.json", "labels.npy", "representations.npy"],
+    "name", ["made_of.json", "labels.npy", "representations.npy"]
 )
 def test_damaged_representations_are_made_anew(
     evaluated, name, tmp_path, capsys

@@ -171,6 +171,10 @@ def test_special_files_are_never_opened(image_folder, tmp_path, kind):
                 str(tmp_path / "data"),
                 check_images=check_images,
             )
+    source = data.load(
+        "folder", "train", str(tmp_path / "data"), skip_bad_images=True
+    )
+    assert source.skipped == ("train/dark/special.png",)
     manifest = tmp_path / "list.csv"
     names = [
         f"train/{folder}/0{number}.jpg"

@@ -87,17 +87,6 @@ def test_a_run_begins_once_a_full_disk_has_space(tmp_path):
         run.check_images(images)
 
 
-# A process that holds a lock.
-_HOLDER = """
-import sys
-from supcon_tf.disk import locks
-
-lock = locks.held(sys.argv[1], sys.argv[2])
-lock.__enter__()
-print("held", flush=True)
-"""
-
-
 def _pretrain(run):
     recorded = run.recorded(config.PretrainSettings)
     training.pretrain(dataclasses.replace(recorded, resume=True))
@@ -133,7 +122,7 @@ def test_a_second_writer_of_the_same_files_is_refused(
     copy_run, tmp_path, work, folder, write
 ):
     run = copy_run(tmp_path / "run")
-    with processes.holder(_HOLDER, str(run.path / folder), work) as holder:
+    with processes.lock_holder(run.path / folder, work) as holder:
         before = _states(tmp_path)
         owner = f"process {holder._process.pid} on {socket.gethostname()}"
         message = f"^the {work} of .* one process at a time, .*{owner}, since"
@@ -167,7 +156,7 @@ def test_holders_are_known_by_their_process_without_flock(
             return False
         return True
 
-    with processes.holder(_HOLDER, str(path), "x") as holder:
+    with processes.lock_holder(path, "x") as holder:
         monkeypatch.setattr(fcntl, "flock", flock)
         record = lock.read_text()
         assert not is_free()

@@ -16,6 +16,7 @@ from supcon_tf.finetuning import candidates, images, tuning
 from supcon_tf.training import representations, runs
 from supcon_tf.transfer import linear_probe
 from tests import forks, workers
+from tests import runs as shared_runs
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -58,11 +59,7 @@ def test_the_run_has_the_network_and_the_classifier_that_were_chosen(run):
         assert row["gain"] == pytest.approx(gain, abs=1e-4)
         assert row["gain_standard_error"] > 0
     assert not run.trainings.exists() and run.tool == "finetune"
-    measured = evaluation.evaluate(
-        config.EvaluateSettings(
-            str(run.path), sample_images=0, plotted_images=0
-        )
-    )
+    measured = evaluation.evaluate(shared_runs.evaluation_settings(run.path))
     assert measured["pretrained"]["top_1"] > 0.8
 
 

@@ -280,10 +280,3 @@ def test_in_a_narrow_cone_l_out_costs_the_variance_of_similarities():
         # What is left out is of the third order.
         error = abs(np.mean(results) - anchor_losses.mean())
         assert error < 0.1 * spread.mean() / 2
-
-
-def test_self_supervised_is_every_sample_its_own_class():
-    z = vectors.unit([6, 3, 4])
-    np.testing.assert_array_equal(
-        losses.supcon_loss(z), losses.supcon_loss(z, [9, 4, 2, 0, -1, 7])
-    )

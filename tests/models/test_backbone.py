@@ -133,16 +133,6 @@ def test_a_plain_model_trains_in_every_model():
         assert isinstance(model.encoder, models.BackboneEncoder)
 
 
-def test_a_momentum_model_copies_the_backbone():
-    queue = losses.ProjectionQueue(8, 4)
-    model = models.MomentumSupConModel(small(), models.ProjectionHead(4), queue)
-    model.build((None, 2, SIDE, SIDE, 3))
-    online, copy = model.encoder, model.momentum_encoder
-    assert copy.backbone is not online.backbone
-    for weight, copied in zip(online.weights, copy.weights, strict=True):
-        np.testing.assert_array_equal(weight, copied)
-
-
 def batch_norm(encoder):
     """The only batch norm of an encoder."""
     kind = keras.layers.BatchNormalization
@@ -178,20 +168,6 @@ def test_batch_norm_spans_the_replicas(mirrored_strategy):
     expected = statistics(tf.distribute.get_strategy())
     mirrored = statistics(mirrored_strategy)
     np.testing.assert_allclose(expected, mirrored, rtol=1e-2, atol=1e-5)
-
-
-def test_files_restore_the_encoder(tmp_path):
-    encoder = models.BackboneEncoder(small(), "torch")
-    expected = encoder(images())
-    encoder.save(tmp_path / "e.keras")
-    loaded = keras.models.load_model(tmp_path / "e.keras")
-    np.testing.assert_allclose(loaded(images()), expected, rtol=1e-5)
-    assert loaded.preprocessing == "torch"
-    path = tf.train.Checkpoint(encoder=encoder).write(str(tmp_path / "c"))
-    other = models.BackboneEncoder(small(), "torch")
-    other.build((None, SIDE, SIDE, 3))
-    tf.train.Checkpoint(encoder=other).read(path).assert_consumed()
-    np.testing.assert_allclose(other(images()), expected, rtol=1e-5)
 
 
 def test_exports_represent_images_alike(tmp_path):

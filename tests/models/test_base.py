@@ -23,6 +23,11 @@ def _head(*hidden_dims):
     return models.ProjectionHead(8, hidden_dims)
 
 
+def _backbone():
+    layers = keras.layers.Conv2D(4, 3), keras.layers.BatchNormalization()
+    return keras.Sequential([keras.Input((16, 16, 3)), *layers])
+
+
 def _dense():
     return keras.layers.Dense(3, dtype="float32", name="classifier")
 
@@ -31,6 +36,9 @@ UNBUILT = {
     "Encoder": lambda: models.Encoder(
         "resnet18", "cifar", 0.05, (0.1, 0.2, 0.3), (0.4, 0.5, 0.6), False,
         False, name="mine",
+    ),
+    "BackboneEncoder": lambda: models.BackboneEncoder(
+        _backbone(), "torch", normalize=False
     ),
     "ProjectionHead": lambda: models.ProjectionHead(
         4, (6, 5), True, False, dtype="mixed_bfloat16"
@@ -47,6 +55,7 @@ UNBUILT = {
 }  # fmt: skip
 DIMS = {
     "Encoder": (16, 16, 3),
+    "BackboneEncoder": (16, 16, 3),
     "ProjectionHead": (8,),
     "LinearClassifier": (16, 16, 3),
 }

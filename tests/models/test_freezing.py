@@ -83,26 +83,6 @@ def test_frozen_layers_do_not_change_and_the_others_do():
     assert changed == names
 
 
-def test_a_momentum_model_freezes_both():
-    queue = losses.ProjectionQueue(16, 4)
-    model = models.MomentumSupConModel(
-        network(), models.ProjectionHead(4, ()), queue
-    )
-    model.build((None, 2, SIDE, SIDE, 3))
-    for part in (model.encoder, model.momentum_encoder):
-        models.freeze(part, ("a_", "b_"), batch_norm=True)
-    loss = losses.SupConLoss(queue=queue)
-    model.compile(training.SGD(0.1), loss, run_eagerly=True)
-    before = model.momentum_encoder.get_weights()
-    views = np.random.default_rng(0).integers(0, 256, [8, 2, SIDE, SIDE, 3])
-    model.train_on_batch(views.astype(np.uint8), np.arange(8) % 2)
-    after = model.momentum_encoder.get_weights()
-    changed = [
-        (start != end).any() for start, end in zip(before, after, strict=True)
-    ]
-    assert sum(changed) == 2  # kernel and bias of c_conv
-
-
 @pytest.mark.parametrize(
     ("make", "freeze", "message"),
     [

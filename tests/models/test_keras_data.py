@@ -71,10 +71,7 @@ def batch_sums(batches, count):
 def test_endless_views_tell_the_length_of_their_epochs():
     model = supcon_model(run_eagerly=True)  # not traced three times
     history = model.fit(
-        endless_views(),
-        epochs=2,
-        validation_data=endless_views(),
-        verbose=0,
+        endless_views(), epochs=2, validation_data=endless_views(), verbose=0
     )
     assert int(model.optimizer.iterations) == 2 * STEPS
     assert len(history.history["val_loss"]) == 2

@@ -15,6 +15,7 @@ from supcon_tf.clients import paths
 from supcon_tf.serving import metadata
 from supcon_tf.training import runs
 from tests import model_server
+from tests import runs as shared_runs
 
 # Runs where supcon_tf cannot be imported: each file alone, and all at once.
 FRESH_PROCESS = """
@@ -46,9 +47,7 @@ np.savez(sys.argv[2], **arrays)
 def results(finished_run):
     """Those of the evaluation; the run is exported then."""
     path = str(finished_run.path)
-    results = evaluation.evaluate(
-        config.EvaluateSettings(path, sample_images=0, plotted_images=0)
-    )
+    results = evaluation.evaluate(shared_runs.evaluation_settings(path))
     exported = serving.export(config.ExportSettings(path, prototypes=True))
     assert exported == finished_run.export / "1"
     return results

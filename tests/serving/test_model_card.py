@@ -14,6 +14,7 @@ from supcon_tf.serving import metadata, model_card
 from supcon_tf.settings import from_flagfile
 from supcon_tf.training import runs
 from tests import model_server
+from tests import runs as shared_runs
 
 
 @pytest.fixture
@@ -103,9 +104,7 @@ def test_the_card_describes_model_and_training(run, written):
 
 def test_measures_are_those_of_the_evaluation(run, written):
     measured = evaluation.evaluate(
-        config.EvaluateSettings(
-            str(run.path), sample_images=0, plotted_images=0, label_issues=5
-        )
+        shared_runs.evaluation_settings(run.path, label_issues=5)
     )
     card, _ = written()
     top_1, lines = measured["linear"]["top_1"], card["Measures"]

@@ -22,12 +22,7 @@ SIZES = {
 FAMILIES = {
     "bert": {},
     "roberta": {"pad_token_id": 1, "type_vocab_size": 1},
-    "distilbert": {
-        "dim": 16,
-        "n_layers": 2,
-        "n_heads": 2,
-        "hidden_dim": 24,
-    },
+    "distilbert": {"dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 24},
     "electra": {"embedding_size": 8},
     "mpnet": {"pad_token_id": 1},
     "deberta": {},

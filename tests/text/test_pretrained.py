@@ -11,6 +11,7 @@ import safetensors.numpy
 
 from supcon_tf import text
 from tests import language_model
+from tests.faults.test_opened_files import Unpickled
 
 WEIGHTS = ("tf_model.h5", "model.safetensors")
 TOKENIZER_FILES = ("vocab.txt", "tokenizer.json")
@@ -170,20 +171,12 @@ def test_why_a_model_cannot_be_used_is_said(folder, spoil, message):
         assert advice not in str(raised.value)
 
 
-class Evil:
-    """Leaves a file where it is unpickled."""
-
-    def __init__(self, path):
-        self._path = path
-
-    def __reduce__(self):
-        return self._path.touch, ()
-
-
 def test_a_tokenizer_unpickles_nothing(folder, tmp_path):
     """A class of transformers would unpickle its vocabulary."""
     remove(folder, *TOKENIZER_FILES)
-    (folder / "vocab.pkl").write_bytes(pickle.dumps(Evil(tmp_path / "ran")))
+    (folder / "vocab.pkl").write_bytes(
+        pickle.dumps(Unpickled(tmp_path / "ran"))
+    )
     config = {"tokenizer_class": "TransfoXLTokenizer"}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     with pytest.raises(ValueError, match="`model` must have a tokenizer"):

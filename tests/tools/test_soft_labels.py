@@ -1,6 +1,5 @@
 """Soft labels: of MixUp and CutMix in the tools, of a teacher in Python."""
 
-import itertools
 import pathlib
 import re
 
@@ -53,12 +52,7 @@ def first_outputs(settings):
 @pytest.mark.slow(but=["mixup-supcon+ce-cosine"])
 @pytest.mark.parametrize(
     ("mixing", "objective", "positives"),
-    [
-        ("mixup", "supcon", None),
-        ("cutmix", "supcon", "cosine"),
-        ("mixup", "supcon+ce", "cosine"),
-        ("cutmix", "supcon+ce", None),
-    ],
+    [("cutmix", "supcon", None), ("mixup", "supcon+ce", "cosine")],
 )
 def test_the_first_batch_has_the_loss_of_its_soft_labels(
     tiny_settings, capsys, mixing, objective, positives
@@ -100,8 +94,7 @@ def test_the_first_batch_has_the_loss_of_its_soft_labels(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("mixing", "objective"),
-    itertools.product(("mixup", "cutmix"), ("supcon", "supcon+ce")),
+    ("mixing", "objective"), [("mixup", "supcon"), ("cutmix", "supcon+ce")]
 )
 def test_supcon_learns_from_mixed_images(tiny_settings, mixing, objective):
     run = training.pretrain(

@@ -14,14 +14,7 @@ import sys
 import pytest
 
 import supcon_tf
-from supcon_tf import (
-    config,
-    evaluation,
-    reports,
-    run_files,
-    serving,
-    training,
-)
+from supcon_tf import config, evaluation, reports, run_files, serving, training
 from supcon_tf.cli import commands
 from tests import forks, python_text
 

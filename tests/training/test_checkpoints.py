@@ -55,9 +55,7 @@ def test_only_the_chief_leaves_files(directory):
     assert not directory.exists()
 
 
-def test_a_step_is_replaced_and_partial_steps_are_removed(
-    directory,
-):
+def test_a_step_is_replaced_and_partial_steps_are_removed(directory):
     for value in (1, 2):
         save(directory, 5, value=value)
     part = Part(0)
@@ -146,10 +144,7 @@ def test_a_foreign_checkpoint_is_refused_with_the_difference(directory):
 # Names of variables in files that users hold, and how many there are of each,
 # with "#" for any number. A change here would make those files useless.
 BATCH_NORM = ("beta", "gamma", "moving_mean", "moving_variance")
-OPTIMIZER = {
-    "optimizer/_current_learning_rate": 1,
-    "optimizer/_iterations": 1,
-}
+OPTIMIZER = {"optimizer/_current_learning_rate": 1, "optimizer/_iterations": 1}
 PRETRAINING = {
     **{f"encoder/stack/convs/#/bn/{name}": 8 for name in BATCH_NORM},
     "encoder/stack/convs/#/conv/kernel": 8,

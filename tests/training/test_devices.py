@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import (
-    config,
-    data,
-    distribute,
-    finetuning,
-    training,
-    transfer,
-)
+from supcon_tf import config, data, distribute, finetuning, training, transfer
 from supcon_tf.host import cores
 from supcon_tf.keras_2 import keras
 from supcon_tf.training import console, devices, jobs, runs

@@ -135,7 +135,7 @@ def test_signals_and_kills_end_bit_identical(undisturbed, tmp_path):
         output = processes.end(process, preemption.EXIT_CODE)
         assert "Traceback" not in output
         assert f"preempted    saved at step {step}; --resume" in output
-    for count in (1, 2, 1):
+    for count in (1, 2):
         kill_while_saving(run_dir, count)
     kill_after(run_dir, start(run_dir, "--deterministic"), 1)
     processes.end(start(run_dir, "--deterministic", fresh=True))

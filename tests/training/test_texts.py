@@ -3,8 +3,6 @@
 import dataclasses
 import pathlib
 import shutil
-import subprocess
-import sys
 import types
 
 import numpy as np
@@ -14,8 +12,8 @@ import tensorflow as tf
 from supcon_tf import config, data, run_files, text, training
 from supcon_tf import settings as settings_module
 from supcon_tf.training import best_epoch, runs, sentences
+from tests import forks, workers
 from tests import runs as catalogue
-from tests import workers
 
 TOOL = pathlib.Path(__file__).parents[2] / "tools" / "finetune_text.py"
 
@@ -189,18 +187,12 @@ def test_two_workers_learn_as_one_device(text_folder, tmp_path):
     flags = settings_module.to_flags(settings)
     flags += ["--strategy=multi_worker", f"--run_dir={tmp_path / 'two'}"]
     processes = [
-        subprocess.Popen(
-            [sys.executable, TOOL, *flags],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
+        forks.Fork(TOOL, *flags, env=environment)
         for environment in workers.environments(2)
     ]
     for process in processes:
-        output, _ = process.communicate()
-        assert process.returncode == 0, output
+        _, errors = process.communicate()
+        assert process.returncode == 0, errors
     single, distributed = (
         run_files.RunDirectory(tmp_path / name) for name in ("one", "two")
     )
