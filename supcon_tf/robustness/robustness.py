@@ -124,7 +124,7 @@ def load_references(
         alexnet = measures.ALEXNET_ERRORS, measures.ALEXNET_CLEAN_ERROR
         return dict.fromkeys(run.classifiers, alexnet)
     contents = {}
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, RecursionError):
         contents = json.loads(pathlib.Path(path).read_text("utf-8"))
     exceptions.require(
         "corruptions" in contents,
