@@ -59,9 +59,10 @@ def _draw(
     )
     validation = None
     if not settings.validation_file:
-        positions, held_out = subsets.hold_out(
-            train.labels, settings.validation_fraction, seed=0
-        )
+        with exceptions.argument("train_file", "labels"):
+            positions, held_out = subsets.hold_out(
+                train.labels, settings.validation_fraction, seed=0
+            )
         validation = subsets.subset(train, held_out)
         train = subsets.subset(train, positions)
     if settings.train_examples is not None:

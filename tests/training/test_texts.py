@@ -149,6 +149,15 @@ def test_other_labels_are_refused(finished_text_run, tmp_path):
         runs.open_run(run.path).source("train")
 
 
+def test_a_label_for_every_text_is_refused(text_folder, tmp_path):
+    """As by columns that are confused."""
+    file = tmp_path / "train.tsv"
+    file.write_text("sentence\tlabel\na\tb c\na\tb d\na\tb e\n")
+    settings = settings_of(text_folder, tmp_path / "run", train_file=str(file))
+    with pytest.raises(ValueError, match="`train_file` must have a class of t"):
+        training.finetune_text(settings)
+
+
 def test_tools_for_images_refuse_texts(finished_text_run):
     run_dir = finished_text_run.path
     with pytest.raises(ValueError, match="must be a run on images, got .*/run"):
