@@ -159,7 +159,7 @@ class PredictSettings(Settings):
     sentences have a tab between. May be given several times."""
     text_files: tuple[str, ...] = setting((), path=True)
     """Files with a text per line, and no header or labels: not .tsv, .csv or
-    .jsonl."""
+    .jsonl. Empty lines are left out."""
     model_dir: str | None = setting(None, path=True)
     """SavedModel, or directory of its versions, in place of the run's
     export."""

@@ -32,6 +32,14 @@ def splits(
         labels.
     """
     train, validation = _draw(settings, tokenizer)
+    # Here alone: earlier runs on fewer sentences must open.
+    num_labels = len(train.class_names)
+    exceptions.require(
+        train.num_examples >= num_labels,
+        f"--train_examples must be at least {num_labels}, one of each label, "
+        "as nothing teaches a label without examples",
+        train.num_examples,
+    )
     if settings.validation_file:
         path = settings.validation_file
         validation = _source(
