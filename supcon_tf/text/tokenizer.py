@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -154,6 +155,7 @@ def to_source(
     token_ids = tokenized[:, 1:, 0]  # [N, length]
     facts = (
         _describe_first(texts),
+        _describe_quoted(texts),
         _describe_long(token_ids, texts.ids, max_length),
         _describe_unknown(token_ids, tokenizer),
     )
@@ -176,6 +178,24 @@ def _describe_first(texts: files.Texts) -> str:
     return (
         f"{line_id} alone has the label {label}; if this line is a header, "
         "name its columns in place of numbers"
+    )
+
+
+def _describe_quoted(texts: files.Texts) -> str:
+    """Says that fields of a .tsv have the quotes of a .csv; "" for none."""
+    if not texts.name.lower().endswith(".tsv"):
+        return ""
+    quoted = [
+        line_id
+        for line_id, sentences in zip(texts.ids, texts.texts, strict=True)
+        if any(re.fullmatch(r'".*"".*"', text) for text in sentences)
+    ]
+    if not quoted:
+        return ""
+    return (
+        f"{len(quoted)} of {len(texts.ids)} texts have the double quotes of a "
+        ".csv, which are part of the text in a .tsv: "
+        f"{exceptions.listed(quoted, 3)}; write a .csv, or without quoting"
     )
 
 

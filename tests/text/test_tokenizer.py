@@ -93,6 +93,21 @@ def test_a_header_that_is_read_as_an_example_is_told(
     )
 
 
+@pytest.mark.parametrize(("name", "is_told"), [("a.tsv", 1), ("a.csv", 0)])
+def test_quotes_that_pandas_writes_into_a_tsv_are_told(folder, name, is_told):
+    texts = text.Texts(
+        name,
+        (('"a"',), ('"a ""b"" c"',), ('a ""b"" c',), ('""',)),
+        tuple("0011"),
+        tuple(f"{name}:{line}" for line in range(2, 6)),
+    )
+    note = text.to_source(
+        texts, text.load_tokenizer(folder), max_length=12
+    ).note
+    told = "1 of 4 texts have the double quotes of a .csv, .*: a.tsv:3; write"
+    assert bool(re.search(told, note)) == is_told
+
+
 def test_what_is_wrong_is_named(folder, tmp_path):
     tokenizer = text.load_tokenizer(folder)
     for length in (3, 13):
