@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from etils import epath
 
 from supcon_tf import exceptions, run_files
-from supcon_tf.disk import files, image_names
+from supcon_tf.disk import files, image_names, rows
 
 # The file in which an export lists its files.
 _RECORD = run_files.EXPORT_RECORD
@@ -67,7 +67,8 @@ def find_texts(
     """The texts, and the lines of the files, without empty ones.
 
     Raises:
-      ValueError: there is no text, or a file is not UTF-8; names the line.
+      ValueError: there is no text, a file is a table, whose header and labels
+        would be texts too, or a file is not UTF-8; names the line.
       FileNotFoundError: there is no such file.
     """
     all_texts = [Text(text) for text in texts if text.strip()]
@@ -78,6 +79,12 @@ def find_texts(
             files.is_regular(file),
             "--text_files must be regular files",
             f"{file}, a folder, a pipe or a device",
+        )
+        exceptions.require(
+            file.suffix.lower() not in rows.SUFFIXES,
+            "--text_files must have a text per line, and neither header nor "
+            "labels: write the texts of a table into a .txt",
+            file,
         )
         all_texts += [Text(line) for _, line in files.read_lines(file)]
     exceptions.require(all_texts, "--text must not be empty", "none")

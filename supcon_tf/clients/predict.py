@@ -55,6 +55,12 @@ def predict(settings: config.PredictSettings) -> int:
         for name, signature in exported_model.signatures().items()
         if (signature.input == _TEXT) == (kind == "texts")
     }
+    exceptions.require(
+        signatures,
+        f"the model must take {kind}; texts are given by --text or "
+        "--text_files, and images without a flag",
+        "one that takes none",
+    )
     signature = signatures.get(settings.signature)
     if not settings.signature:
         signature = signatures.get("serving_default") or signatures.get(
@@ -63,7 +69,7 @@ def predict(settings: config.PredictSettings) -> int:
     exceptions.require(
         signature is not None,
         f"--signature must be one of the model that takes {kind}, "
-        f"{', '.join(sorted(signatures)) or 'which has none'}",
+        f"{', '.join(sorted(signatures))}",
         settings.signature or "none",
     )
     rows = requests.answers(

@@ -158,7 +158,8 @@ class PredictSettings(Settings):
     """A text to ask an export on texts about, in the place of images; two
     sentences have a tab between. May be given several times."""
     text_files: tuple[str, ...] = setting((), path=True)
-    """Files with a text per line."""
+    """Files with a text per line, and no header or labels: not .tsv, .csv or
+    .jsonl. Empty lines are left out."""
     model_dir: str | None = setting(None, path=True)
     """SavedModel, or directory of its versions, in place of the run's
     export."""

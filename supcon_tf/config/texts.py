@@ -41,7 +41,7 @@ class SentenceSettings(Settings):
     """Column of the label."""
     train_examples: int | None = setting(None, at_least=2, common=True)
     """How many training sentences are drawn, as many of each label as of any
-    other; default: all."""
+    other, and one of each at least; default: all."""
     draw: int = setting(0, at_least=0)
     """Seed of that draw."""
     validation_fraction: float = setting(0.1, above=0, at_most=0.9)

@@ -33,7 +33,10 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # its first bytes
 _PATTERN = re.compile(r"[*?\[\\]")
 _LINKS: dict[str, tempfile.TemporaryDirectory] = {}  # of `literal`
 # Errors of readers of JSON and .npz on files that are cut or of another kind.
-_DAMAGE_ERRORS = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
+_DAMAGE_ERRORS = (
+    *(ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile),
+    RecursionError,  # thousands of brackets
+)
 _DAMAGED = "Restore the file, or make it again with the tool that wrote it"
 _LONGEST_NAME = "x" * 160  # of a path inside of a run
 

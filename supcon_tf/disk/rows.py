@@ -121,7 +121,7 @@ def _json_rows(
     for location, line in files.read_lines(file):
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # also long numbers
             raise exceptions.InvalidValue(
                 f"{location} must be JSON, got {error}"
             ) from error

@@ -208,6 +208,8 @@ def _read_examples(
     if text := console.files_text(source):
         count = f"{source.num_examples:,} examples"
         console.print_line("data", f"{count} of {path}{text}")
+    if source.note:
+        console.print_line("note", source.note)
     folder_path = path if os.path.isdir(path) else os.path.dirname(path)
     # Whole, as in Python: a list may call a file ./a.png, or ../b/a.png.
     ids = tuple(

@@ -116,7 +116,8 @@ def check_named(
     """
     exceptions.require(
         user_value in (None, recorded),
-        f"`{flag}` must be left out, or be that of {run_dir}, {recorded}",
+        f"`{flag}` must be left out, or be that of {run_dir}, "
+        f"{recorded or 'which has none'}",
         user_value,
     )
     exceptions.require(

@@ -38,7 +38,7 @@ def read_metrics(
         try:
             figures = json.loads(line)
             is_whole = isinstance(figures["epoch"], int)
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, RecursionError):
             is_whole = False
         if is_whole:
             epochs.append(figures)

@@ -522,27 +522,31 @@ class RunDirectory:
             )
 
     def check_images(self, ids: Sequence[str] | None) -> None:
-        """Raises ValueError unless the run was trained on these images."""
+        """Raises ValueError unless the run was trained on these examples."""
         train_ids, names = self._trained_on(), set(ids or ())
+        noun, remedy = "images", "restore the folder"
+        if self.is_of_texts():  # known by the file's name, and their lines
+            noun, remedy = "texts", "restore the file, with its name and lines"
         if train_ids and train_ids != names:
             raise exceptions.InvalidValue(
-                f"--resume must find the training images of {self.path}, got "
+                f"--resume must find the training {noun} of {self.path}, got "
                 f"{len(names - train_ids)} others and {len(train_ids - names)} "
                 f"missing: {exceptions.listed(sorted(train_ids ^ names))}; "
-                "restore the folder, or train in another --run_dir"
+                f"{remedy}, or train in another --run_dir"
             )
 
     def check_trained_on(self, ids: Sequence[str]) -> None:
-        """Raises ValueError for data without images that it was trained on.
+        """Raises ValueError for data without examples that it was trained on.
 
         They are other data then, under the name or the path of the run's data.
         """
         trained = self._trained_on()
+        noun = "texts" if self.is_of_texts() else "images"
         # Images may have moved into a train folder.
         missing = trained - set(ids) - {i.partition("/")[2] for i in ids}
         exceptions.require(
             not missing,
-            f"the data must have the training images of {self.path}",
+            f"the data must have the training {noun} of {self.path}",
             f"none of {len(missing)} of {len(trained)}: "
             + exceptions.listed(sorted(missing)),
         )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 import math
+import os
 import pathlib
 import re
 from collections.abc import Mapping
@@ -127,13 +129,19 @@ class Cell:
         files.write_json(self.directory / "state.json", values)
 
     def check_same(self) -> None:
-        """Raises ValueError where the cell was begun with other settings."""
+        """Raises ValueError where the cell was begun with other settings.
+
+        Also where a file of a finished cell has other content by now: the table
+        would have the cell beside cells of other examples. The run of another
+        cell is resumed, and checks its data.
+        """
+        is_finished = bool(self.results())
         for part in self.trainings:
             path = self._flagfile(part)
             if not path.exists():
                 continue
             recorded = settings.from_flagfile(type(part), path, recorded=True)
-            changes = settings.changes(recorded, part, bool(self.results()))
+            changes = settings.changes(recorded, part, is_finished)
             remedy = ""
             if part is self.linear:
                 remedy = (
@@ -146,12 +154,43 @@ class Cell:
                 "directory, or replace all with --overwrite",
             )
 
+        digests = files.read_json(self._digests_file, {}) if is_finished else {}
+        for name, path in self._input_files().items():
+            digest = _digest(path, *files.state(path))
+            exceptions.require(
+                digests.get(name, digest) == digest,
+                "--run_dir must hold cells of the same files",
+                f"--{name}={path}, which has changed since {self.name} was "
+                "finished; restore the file, choose another directory, or "
+                "replace all with --overwrite",
+            )
+
     def record(self) -> None:
-        """Writes the settings of the trainings, for later sweeps to compare."""
+        """Writes what later sweeps compare: settings, and digests of files."""
         self.directory.mkdir(parents=True, exist_ok=True)
         for part in self.trainings:
             text = settings.to_flagfile(part)
             files.write_atomically(self._flagfile(part), text)
+        digests = {
+            name: _digest(path, *files.state(path))
+            for name, path in self._input_files().items()
+        }
+        files.write_json(self._digests_file, digests)
+
+    def _input_files(self) -> dict[str, str]:
+        """Local files that the trainings read, by the flags that name them."""
+        return {
+            field.name: path
+            for part in self.trainings
+            for field in dataclasses.fields(part)
+            if field.metadata["path"]
+            and isinstance(path := getattr(part, field.name), str)
+            and os.path.isfile(path)
+        }
+
+    @property
+    def _digests_file(self) -> pathlib.Path:
+        return self.directory / "files.json"
 
     def _flagfile(self, part: settings.Settings) -> pathlib.Path:
         return self.directory / f"{TOOLS[type(part)].key}.flags"
@@ -188,6 +227,12 @@ class Cell:
             for path, number in numbers.items()
             if path.startswith(prefix)
         }
+
+
+@functools.lru_cache
+def _digest(path: str, *_: int) -> dict[str, object]:
+    """The digest of a file in this state; cells have the same files."""
+    return files.digest(path)
 
 
 def list_cells(sweep: config.GridSettings) -> list[Cell]:

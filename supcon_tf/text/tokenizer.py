@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -153,10 +154,49 @@ def to_source(
     )
     token_ids = tokenized[:, 1:, 0]  # [N, length]
     facts = (
+        _describe_first(texts),
+        _describe_quoted(texts),
         _describe_long(token_ids, texts.ids, max_length),
         _describe_unknown(token_ids, tokenizer),
     )
     return dataclasses.replace(source, note="; ".join(filter(None, facts)))
+
+
+def _describe_first(texts: files.Texts) -> str:
+    """Says that the first line of a table may be its header; else "".
+
+    Where columns are numbers, a header is read as an example. Its label, the
+    name of a column, is that of no other example; where classes are larger, few
+    are so by chance.
+    """
+    line_id, label = texts.ids[0], texts.labels[0]
+    is_line_1 = line_id.endswith(":1") and not line_id.endswith(".jsonl:1")
+    is_alone = texts.labels.count(label) == 1
+    has_larger_classes = len(texts.labels) > 2 * len(set(texts.labels))
+    if not (is_line_1 and is_alone and has_larger_classes):
+        return ""
+    return (
+        f"{line_id} alone has the label {label}; if this line is a header, "
+        "name its columns in place of numbers"
+    )
+
+
+def _describe_quoted(texts: files.Texts) -> str:
+    """Says that fields of a .tsv have the quotes of a .csv; "" for none."""
+    if not texts.name.lower().endswith(".tsv"):
+        return ""
+    quoted = [
+        line_id
+        for line_id, sentences in zip(texts.ids, texts.texts, strict=True)
+        if any(re.fullmatch(r'".*"".*"', text) for text in sentences)
+    ]
+    if not quoted:
+        return ""
+    return (
+        f"{len(quoted)} of {len(texts.ids)} texts have the double quotes of a "
+        ".csv, which are part of the text in a .tsv: "
+        f"{exceptions.listed(quoted, 3)}; write a .csv, or without quoting"
+    )
 
 
 def _describe_long(

@@ -190,7 +190,7 @@ def read_progress(path: epath.PathLike) -> Progress:
         record = json.loads((path / PROGRESS).read_text())
         expected = record.pop("files")
         progress = Progress(**record)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise exceptions.InvalidValue(
             f"{path} must be a checkpoint of this package, but its "
             f"{PROGRESS} cannot be read: {error}"

@@ -32,6 +32,14 @@ def splits(
         labels.
     """
     train, validation = _draw(settings, tokenizer)
+    # Here alone: earlier runs on fewer sentences must open.
+    num_labels = len(train.class_names)
+    exceptions.require(
+        train.num_examples >= num_labels,
+        f"--train_examples must be at least {num_labels}, one of each label, "
+        "as nothing teaches a label without examples",
+        train.num_examples,
+    )
     if settings.validation_file:
         path = settings.validation_file
         validation = _source(
@@ -59,9 +67,10 @@ def _draw(
     )
     validation = None
     if not settings.validation_file:
-        positions, held_out = subsets.hold_out(
-            train.labels, settings.validation_fraction, seed=0
-        )
+        with exceptions.argument("train_file", "labels"):
+            positions, held_out = subsets.hold_out(
+                train.labels, settings.validation_fraction, seed=0
+            )
         validation = subsets.subset(train, held_out)
         train = subsets.subset(train, positions)
     if settings.train_examples is not None:

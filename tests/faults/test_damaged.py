@@ -8,6 +8,7 @@ import pytest
 
 from supcon_tf import config, evaluation, reports, run_files
 from supcon_tf.disk import files
+from supcon_tf.run_files import contents
 from supcon_tf.sweeps import grid
 from supcon_tf.training import runs
 from tests import runs as shared_runs
@@ -109,3 +110,13 @@ def test_json_of_another_type_is_damaged(tmp_path):
     assert files.read_json(path, []) == [1]
     with pytest.raises(ValueError, match="list in it. Make it again"):
         files.read_json(path, {}, "Make it again")
+
+
+def test_json_of_a_hundred_thousand_brackets_is_damaged(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(ValueError, match="but is damaged: .*recursion"):
+        files.read_json(path, [])
+    with pytest.raises(ValueError, match="figures of an epoch as JSON"):
+        path.write_text("[" * 100_000 + "\n")
+        contents.read_metrics(path)

@@ -578,6 +578,16 @@ def test_texts_are_indexed(text_gallery, finished_text_run, text_folder):
     np.testing.assert_allclose(text_gallery.representations, rows, atol=1e-5)
 
 
+def test_texts_that_a_gallery_cuts_are_told(
+    text_gallery, finished_text_run, tmp_path, capsys
+):
+    file = tmp_path / "long.tsv"
+    file.write_text(f"sentence\tlabel\n{'a ' * 5000}\t0\n")
+    path = str(finished_text_run.path)
+    gallery.index(config.IndexSettings(path, name="long", data_dir=str(file)))
+    assert re.search("note .* and lose what is longer", capsys.readouterr().out)
+
+
 @pytest.mark.slow
 def test_texts_are_searched(
     text_gallery, finished_text_run, text_folder, capsys

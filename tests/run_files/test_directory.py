@@ -114,6 +114,17 @@ def test_a_run_records_its_images(tmp_path):
         run.check_images(["a/1.png", "b/3.png"])
 
 
+def test_a_run_on_texts_names_texts(tmp_path):
+    run = run_files.RunDirectory(tmp_path / "run")
+    settings = config.FinetuneTextSettings("x", model="m", train_file="a.tsv")
+    run.create(settings, ("0", "1"), ["a.tsv:2", "a.tsv:3"])
+    refused = "training texts of .* missing: a.tsv:3, a.tsv:4; restore the file"
+    with pytest.raises(ValueError, match=refused):
+        run.check_images(["a.tsv:2", "a.tsv:4"])
+    with pytest.raises(ValueError, match="the training texts of"):
+        run.check_trained_on(["a.tsv:2"])
+
+
 def test_test_images_of_the_training_are_refused(tmp_path):
     run = run_files.RunDirectory(tmp_path / "run")
     trained_on = [f"a/{i}.png" for i in range(9)] + ["b/1.png"]

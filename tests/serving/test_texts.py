@@ -159,13 +159,16 @@ def test_wrong_inputs_are_named(exported, finished_text_run, tmp_path):
     run = str(finished_text_run.path)
     bad = tmp_path / "bad.txt"
     bad.write_bytes(b"good\n\xff\n")
+    table = tmp_path / "test.TSV"
+    table.write_text("sentence\tlabel\na c\t0\n")
     image = tmp_path / "x.png"
     image.touch()
     for options, message in (
         ({"text_files": (str(bad),)}, "bad.txt:2 must be UTF-8"),
         ({"text_files": ("none.txt",)}, "no file none.txt"),
         ({"text": (" ",)}, "--text must not be empty"),
-        ({"images": (str(image),)}, "takes image files, which has none"),
+        ({"text_files": (str(table),)}, "neither header nor labels.*test.TSV"),
+        ({"images": (str(image),)}, "must take image files; texts are given "),
         (
             {"text": ("a",), "images": (str(image),)},
             "--images must be left out with texts",

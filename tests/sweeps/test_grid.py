@@ -413,6 +413,16 @@ def test_a_finished_cell_neither_grows_nor_gets_other_files(
     check(model="model_c")
     with pytest.raises(ValueError, match="--model=bert-large .was model_a"):
         check(model="bert-large")  # to download, as model_a may have been
+    for name in ("train_file", "test_file"):
+        edited = pathlib.Path(getattr(sweep_settings, name))
+        content = edited.read_text()
+        edited.write_text(f"{content}z")
+        with pytest.raises(
+            ValueError, match=f"--{name}={edited}, which has changed since temp"
+        ):
+            check()
+        edited.write_text(content)
+        check()
     # By hand, of another file: no number of the sweep.
     for name, status in (("b.tsv", "finished"), ("hard.tsv", "pending")):
         write_evaluation(cell, dataset=name)

@@ -116,6 +116,8 @@ def test_a_row_of_more_fields_than_the_first_line(
             '{"s": "x\\ud83d", "l": 1}\n',
             r"a.jsonl:1 must have a s of whole .*, got 'x\\ud83d'",
         ),
+        ("a.jsonl", "[" * 100_000, "a.jsonl:1 must be JSON, got"),
+        ("a.jsonl", '{"s": %s}' % ("1" * 5000), "a.jsonl:1 must be JSON, got"),
         ("a.jsonl", "[1]\n", "a.jsonl:1 must have a s, .* the fields none"),
     ],
 )

@@ -67,6 +67,47 @@ def test_texts_that_lose_words_are_told(folder):
     assert note("q b a e", "c d").count("; ") == 2  # both
 
 
+@pytest.mark.parametrize(
+    ("name", "labels", "is_told"),
+    [
+        ("a.tsv", ["label", *"01" * 4], True),
+        ("a.jsonl", ["label", *"01" * 4], False),  # has no header
+        ("a.tsv", ["0", *"12"], False),  # a few lines of a class each
+        ("a.tsv", [*"01" * 4], False),
+    ],
+)
+def test_a_header_that_is_read_as_an_example_is_told(
+    folder, name, labels, is_told
+):
+    """As by the numbers of columns: a class more, without a word."""
+    texts = text.Texts(
+        name,
+        (("a",),) * len(labels),
+        tuple(labels),
+        tuple(f"{name}:{i + 1}" for i in range(len(labels))),
+    )
+    note = text.to_source(texts, text.load_tokenizer(folder), max_length=6).note
+    assert note == is_told * (
+        "a.tsv:1 alone has the label label; if this line is a header, name its "
+        "columns in place of numbers"
+    )
+
+
+@pytest.mark.parametrize(("name", "is_told"), [("a.tsv", 1), ("a.csv", 0)])
+def test_quotes_that_pandas_writes_into_a_tsv_are_told(folder, name, is_told):
+    texts = text.Texts(
+        name,
+        (('"a"',), ('"a ""b"" c"',), ('a ""b"" c',), ('""',)),
+        tuple("0011"),
+        tuple(f"{name}:{line}" for line in range(2, 6)),
+    )
+    note = text.to_source(
+        texts, text.load_tokenizer(folder), max_length=12
+    ).note
+    told = "1 of 4 texts have the double quotes of a .csv, .*: a.tsv:3; write"
+    assert bool(re.search(told, note)) == is_told
+
+
 def test_what_is_wrong_is_named(folder, tmp_path):
     tokenizer = text.load_tokenizer(folder)
     for length in (3, 13):

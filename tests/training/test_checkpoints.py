@@ -107,6 +107,7 @@ DATA = "variables.data-00000-of-00001"
         (DATA, "torn", rf"damaged: {DATA} \(changed\). Delete it"),
         ("variables.index", None, r"damaged: variables.index \(missing\)"),
         ("progress.json", "{", "cannot be read"),
+        ("progress.json", "[" * 100_000, "cannot be read"),
         ("progress.json", "{}", "must be a checkpo"),
         ("progress.json", None, "progress.json cannot be"),
         (

@@ -147,6 +147,26 @@ def test_other_labels_are_refused(finished_text_run, tmp_path):
         runs.open_run(run.path).source("train")
 
 
+def test_a_label_for_every_text_is_refused(text_folder, tmp_path):
+    """As by columns that are confused."""
+    file = tmp_path / "train.tsv"
+    file.write_text("sentence\tlabel\na\tb c\na\tb d\na\tb e\n")
+    settings = settings_of(text_folder, tmp_path / "run", train_file=str(file))
+    with pytest.raises(ValueError, match="`train_file` must have a class of t"):
+        training.finetune_text(settings)
+
+
+def test_a_draw_that_leaves_a_label_out_is_refused(text_folder, tmp_path):
+    file = tmp_path / "train.tsv"
+    rows = (f"a\t{index % 3}\n" for index in range(9))
+    file.write_text("sentence\tlabel\n" + "".join(rows))
+    settings = settings_of(
+        text_folder, tmp_path / "run", train_file=str(file), train_examples=2
+    )
+    with pytest.raises(ValueError, match="at least 3, one of each label, .*2"):
+        training.finetune_text(settings)
+
+
 def test_tools_for_images_refuse_texts(finished_text_run):
     run_dir = finished_text_run.path
     with pytest.raises(ValueError, match="must be a run on images, got .*/run"):
