@@ -153,16 +153,14 @@ class Cell:
                 f"{', '.join(changes)} for {self.name}; {remedy}choose another "
                 "directory, or replace all with --overwrite",
             )
-
         digests = files.read_json(self._digests_file, {}) if is_finished else {}
-        for name, path in self._input_files().items():
-            digest = _digest(path, *files.state(path))
+        for flag, digest in self._digests().items():
             exceptions.require(
-                digests.get(name, digest) == digest,
+                digests.get(flag, digest) == digest,
                 "--run_dir must hold cells of the same files",
-                f"--{name}={path}, which has changed since {self.name} was "
-                "finished; restore the file, choose another directory, or "
-                "replace all with --overwrite",
+                f"{flag}, which has changed since {self.name} was finished; "
+                "restore the file, choose another directory, or replace all "
+                "with --overwrite",
             )
 
     def record(self) -> None:
@@ -171,16 +169,12 @@ class Cell:
         for part in self.trainings:
             text = settings.to_flagfile(part)
             files.write_atomically(self._flagfile(part), text)
-        digests = {
-            name: _digest(path, *files.state(path))
-            for name, path in self._input_files().items()
-        }
-        files.write_json(self._digests_file, digests)
+        files.write_json(self._digests_file, self._digests())
 
-    def _input_files(self) -> dict[str, str]:
-        """Local files that the trainings read, by the flags that name them."""
+    def _digests(self) -> dict[str, object]:
+        """Digests of the local files that the trainings read, by their flag."""
         return {
-            field.name: path
+            f"--{field.name}={path}": _digest(path, *files.state(path))
             for part in self.trainings
             for field in dataclasses.fields(part)
             if field.metadata["path"]
