@@ -226,7 +226,7 @@ def test_texts_may_move(finished_text_run, tmp_path, monkeypatch, capsys):
         evaluation.evaluate(shared_runs.evaluation_settings(run))
     evaluation.evaluate(shared_runs.evaluation_settings(run, **new))
     shutil.copy(new["test_file"], new["train_file"])  # fewer sentences
-    with pytest.raises(ValueError, match="the data must have the training ima"):
+    with pytest.raises(ValueError, match="the data must have the training tex"):
         runs.open_run(run, **new).source("train")
 
 
