@@ -130,9 +130,9 @@ def _check_array(images: np.ndarray) -> None:
     if not images.size:
         return
     low, high = images.min(), images.max()
-    if not tf.as_dtype(images.dtype).is_floating:
-        is_bool = images.dtype == bool
-        _require(0 <= low and high <= 255 and not is_bool, low, high)
+    dtype = tf.as_dtype(images.dtype)
+    if not dtype.is_floating:
+        _require(not _are_beyond(low, high, dtype), low, high)
     elif are_scaled(low, high, True):  # first, as fractions take memory
         fractions = bool((images != np.round(images)).any())
         _require(not fractions, low, high)
@@ -140,6 +140,11 @@ def _check_array(images: np.ndarray) -> None:
 
 def _require(holds: bool, low: float, high: float) -> None:
     exceptions.require(holds, _RULE, f"{float(low):g} to {float(high):g}")
+
+
+def _are_beyond(low: object, high: object, dtype: tf.DType) -> object:
+    """Whether integers are no bytes, by their least and largest value."""
+    return (low < 0) | (high > 255) | (dtype == tf.bool)
 
 
 def value_range(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -150,8 +155,7 @@ def value_range(images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     values = tf.cast(images, tf.float32)
     low, high = tf.reduce_min(values), tf.reduce_max(values)
     if not images.dtype.is_floating:
-        is_bool = images.dtype == tf.bool
-        return low, high, (low < 0) | (high > 255) | is_bool
+        return low, high, _are_beyond(low, high, images.dtype)
     has_fractions = tf.reduce_any(values != tf.round(values))
     return low, high, are_scaled(low, high, has_fractions)
 

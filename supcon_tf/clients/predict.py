@@ -41,36 +41,16 @@ def predict(settings: config.PredictSettings) -> int:
       RuntimeError: a server is not there, or does not serve the model. Then
         no file is written.
     """
-    kind = "image files"
-    if settings.text or settings.text_files:
-        kind = "texts"
+    takes_texts = bool(settings.text or settings.text_files)
+    if takes_texts:
         inputs = paths.find_texts(settings.text, settings.text_files)
     else:
         inputs = paths.find_images(settings.images)
     if settings.output:
         output.check(settings.output, settings.overwrite)
     exported_model = _open_model(settings)
-    signatures = {
-        name: signature
-        for name, signature in exported_model.signatures().items()
-        if (signature.input == _TEXT) == (kind == "texts")
-    }
-    exceptions.require(
-        signatures,
-        f"the model must take {kind}; texts are given by --text or "
-        "--text_files, and images without a flag",
-        "one that takes none",
-    )
-    signature = signatures.get(settings.signature)
-    if not settings.signature:
-        signature = signatures.get("serving_default") or signatures.get(
-            "represent"
-        )
-    exceptions.require(
-        signature is not None,
-        f"--signature must be one of the model that takes {kind}, "
-        f"{', '.join(sorted(signatures))}",
-        settings.signature or "none",
+    signature = _choose_signature(
+        exported_model, takes_texts, settings.signature
     )
     rows = requests.answers(
         lambda contents: exported_model.predict(signature, contents),
@@ -92,6 +72,33 @@ def predict(settings: config.PredictSettings) -> int:
 
     output.write(counted_rows(), settings.output, settings.top)
     return num_errors
+
+
+def _choose_signature(
+    exported_model: model.Model, takes_texts: bool, asked: str | None
+) -> model.Signature:
+    """The signature of a name, or that of the classifier, else the encoder."""
+    kind = "texts" if takes_texts else "image files"
+    signatures = {
+        name: signature
+        for name, signature in exported_model.signatures().items()
+        if (signature.input == _TEXT) == takes_texts
+    }
+    exceptions.require(
+        signatures,
+        f"the model must take {kind}; texts are given by --text or "
+        "--text_files, and images without a flag",
+        "one that takes none",
+    )
+    names = [asked] if asked else ["serving_default", "represent"]
+    name = next(filter(signatures.__contains__, names), None)
+    exceptions.require(
+        name is not None,
+        f"--signature must be one of the model that takes {kind}, "
+        f"{', '.join(sorted(signatures))}",
+        asked or "none",
+    )
+    return signatures[name]
 
 
 def _open_model(settings: config.PredictSettings) -> model.Model:

@@ -224,7 +224,7 @@ class Cell:
 
 
 @functools.lru_cache
-def _digest(path: str, *_: int) -> dict[str, object]:
+def _digest(path: str, *state: int) -> dict[str, object]:
     """The digest of a file in this state; cells have the same files."""
     return files.digest(path)
 
