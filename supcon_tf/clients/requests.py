@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import math
 import pathlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,9 @@ def answers(
     """The answers of a model to image files, or texts.
 
     Where the model refuses a request, its files are sent again one by one, so
-    that only the files that are refused alone have no outputs.
+    that only the files that are refused alone have no outputs. Outputs that are
+    not all finite are an error too: a network of diverged weights answers so,
+    and JSON has no such numbers.
 
     Args:
       request: from the bytes of some files to the model's outputs, a row each.
@@ -67,8 +70,23 @@ def _rows(
             rows[file] = {"error": error.strerror or str(error)}
     if contents:
         answers = outputs(request, list(contents.values()))
-        rows |= zip(contents, answers, strict=True)
+        rows |= zip(contents, map(_checked, answers), strict=True)
     return [_key(file) | dict(sorted(rows[file].items())) for file in batch]
+
+
+def _checked(row: model.Row) -> model.Row:
+    """The outputs of a file, or the error that they are not all finite."""
+    names = [name for name, value in row.items() if not _is_finite(value)]
+    if not names:
+        return row
+    return {"error": f"the model's {', '.join(names)} must be finite numbers"}
+
+
+def _is_finite(value: object) -> bool:
+    """Whether no number of an output is infinite or not a number."""
+    if isinstance(value, list):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _key(file: pathlib.Path | paths.Text) -> model.Row:

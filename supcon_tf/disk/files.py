@@ -6,6 +6,7 @@ import contextlib
 import fnmatch
 import hashlib
 import io
+import itertools
 import json
 import os
 import pathlib
@@ -178,16 +179,20 @@ def _damage_message(path: epath.PathLike, damage: str, remedy: str) -> str:
 def read_lines(path: epath.Path) -> Iterator[tuple[str, str]]:
     """FILE:LINE and the text of every line that is not empty.
 
-    Only LF and CR LF end a line, unlike in `str.splitlines`.
+    LF or CR LF end a line, unlike in `str.splitlines`; CR alone does in a file
+    without LF, as spreadsheets on a Macintosh save it.
 
     Raises:
       ValueError: a line is not UTF-8.
     """
-    with path.open("rb") as lines:
+    with path.open("rb") as file:
+        first = file.readline()
+        has_lf = first.endswith(b"\n")
+        head = [first] if has_lf else first.splitlines(keepends=True)
+        lines = itertools.chain(head, file)
         for number, line in enumerate(lines, start=1):
             location = f"{path.name}:{number}"
-            end = b"\r\n" if line.endswith(b"\r\n") else b"\n"
-            line = line.removesuffix(end)
+            line = line.removesuffix(b"\n").removesuffix(b"\r")
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:

@@ -47,7 +47,7 @@ class Images:
         decoded.
 
     Raises:
-      ValueError: `image_size` is None, or `max_pixels` refuses ordinary
+      ValueError: `image_size` is no positive integer, or `max_pixels` refuses ordinary
         photographs: the requests of the warm-up are such, and would keep TF
         Serving from loading the model.
     """
@@ -56,7 +56,10 @@ class Images:
 
     def __init__(self, image_size: int | None, max_pixels: int = 2**26):
         exceptions.require(
-            image_size is not None, "`image_size` must be given", image_size
+            type(image_size) is int and image_size > 0,
+            "`image_size` must be a positive integer, the side of the "
+            "encoder's images in pixels",
+            image_size,
         )
         min_pixels = photograph(image_size)[..., 0].size
         exceptions.require(

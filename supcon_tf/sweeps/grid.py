@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from supcon_tf import config, exceptions, run_files, settings
-from supcon_tf.disk import files
+from supcon_tf.disk import files, image_names
 from supcon_tf.host import trust
 from supcon_tf.settings import removed_flags
 from supcon_tf.text import files as text_files
@@ -131,9 +131,9 @@ class Cell:
     def check_same(self) -> None:
         """Raises ValueError where the cell was begun with other settings.
 
-        Also where a file of a finished cell has other content by now: the table
-        would have the cell beside cells of other examples. The run of another
-        cell is resumed, and checks its data.
+        Also where a file or the image folder of a finished cell has other
+        content by now: the table would have the cell beside cells of other
+        examples. The run of another cell is resumed, and checks its data.
         """
         is_finished = bool(self.results())
         for part in self.trainings:
@@ -159,8 +159,8 @@ class Cell:
                 digests.get(flag, digest) == digest,
                 "--run_dir must hold cells of the same files",
                 f"{flag}, which has changed since {self.name} was finished; "
-                "restore the file, choose another directory, or replace all "
-                "with --overwrite",
+                "restore what was there, choose another directory, or replace "
+                "all with --overwrite",
             )
 
     def record(self) -> None:
@@ -172,8 +172,8 @@ class Cell:
         files.write_json(self._digests_file, self._digests())
 
     def _digests(self) -> dict[str, object]:
-        """Digests of the local files that the trainings read, by their flag."""
-        return {
+        """Digests of the local data that the trainings read, by their flag."""
+        digests = {
             f"--{field.name}={path}": _digest(path, *files.state(path))
             for part in self.trainings
             for field in dataclasses.fields(part)
@@ -181,6 +181,10 @@ class Cell:
             and isinstance(path := getattr(part, field.name), str)
             and os.path.isfile(path)
         }
+        if getattr(self.training, "dataset", None) == "folder":
+            folder = self.training.data_dir
+            digests[f"--data_dir={folder}"] = _digest_of_names(folder)
+        return digests
 
     @property
     def _digests_file(self) -> pathlib.Path:
@@ -227,6 +231,21 @@ class Cell:
 def _digest(path: str, *state: int) -> dict[str, object]:
     """The digest of a file in this state; cells have the same files."""
     return files.digest(path)
+
+
+@functools.lru_cache
+def _digest_of_names(folder: str) -> str:
+    """The digest of names and sizes of the images in a folder, read once."""
+    folder = files.expanded(folder)
+    if not os.path.isdir(folder):  # the training says so
+        return ""
+    images, _ = image_names.list_tree(folder)
+    digest = hashlib.sha256()
+    for image in images:
+        name = os.path.relpath(image, folder)
+        size = os.stat(image).st_size if os.path.exists(image) else -1
+        digest.update(os.fsencode(f"{name}\0{size}\0"))
+    return digest.hexdigest()
 
 
 def list_cells(sweep: config.GridSettings) -> list[Cell]:

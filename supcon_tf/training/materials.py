@@ -1,7 +1,7 @@
 """The materials of a training and checks of them.
 
-They are the images with labels and weights, the parents of the classes, and the
-encoder of a stage.
+They are the images with labels and weights, the parents of the classes, the
+validation examples that choose an epoch, and the encoder of a stage.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _NEEDED = {
     "images": "the same names with other contents or labels",
     "weights": "other weights of the images",
     "parents": "other parents of the classes",
+    "validation": "other validation examples, which choose the best epoch",
 }
 
 

@@ -20,6 +20,7 @@ from supcon_tf.training import (
     devices,
     jobs,
     loop,
+    materials,
     representations,
     sentences,
 )
@@ -75,7 +76,14 @@ def finetune_text(settings: config.FinetuneTextSettings) -> None:
         job.settings.checkpoint_every,
     )
     measures = [ModelFiles(job.run, job.tokenizer), best]
-    loop.fit(job, model, batches, measures=measures)
+    sentences_of_best = materials.fingerprints(job.validation)["images"]
+    loop.fit(
+        job,
+        model,
+        batches,
+        measures=measures,
+        made_of={"validation": sentences_of_best},
+    )
     console.print_line("best", job.run.best_checkpoint())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from concurrent import futures
 
@@ -102,6 +103,21 @@ def test_a_file_that_cannot_be_read_has_an_error(files):
     reasons = [None, "No such file or directory", "Is a directory"]
     assert [row.get("error") for row in rows] == reasons
     assert "error" in ask(Sizes(), files[1:2])[0]
+
+
+def test_outputs_that_are_not_finite_are_an_error(files):
+    """JSON has no NaN, and a NaN would be the probability of a class."""
+
+    def diverged(contents):
+        return [
+            {"score": [0.5, [value]], "name": "nan", "rank": 1}
+            for value in (0.5, math.nan, -math.inf)
+        ]
+
+    rows = ask(diverged, files[:3])
+    assert rows[0]["score"] == [0.5, [0.5]]
+    error = "the model's score must be finite numbers"
+    assert [row.get("error") for row in rows] == [None, error, error]
 
 
 def test_an_error_of_the_server_ends_the_requests(files):

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import pathlib
 import re
+import shutil
 
 import pytest
 
@@ -427,3 +428,34 @@ def test_a_finished_cell_neither_grows_nor_gets_other_files(
     for name, status in (("b.tsv", "finished"), ("hard.tsv", "pending")):
         write_evaluation(cell, dataset=name)
         assert cell.state().status == status
+
+
+def test_a_finished_cell_keeps_its_image_folder(image_folder, tmp_path):
+    shutil.copytree(image_folder, tmp_path / "images")
+
+    def check():
+        grid._digest_of_names.cache_clear()
+        cell.check_same()
+
+    sweep_settings = config.SweepSettings(
+        str(tmp_path / "s"),
+        sweep=("temperature=0.1",),
+        dataset="folder",
+        data_dir=str(tmp_path / "images"),
+    )
+    (cell,) = grid.list_cells(sweep_settings)
+    cell.record()
+    image = next((tmp_path / "images" / "train" / "dark").iterdir())
+    content = image.read_bytes()
+    for changed in (None, content + b"x"):
+        image.unlink()
+        if changed is not None:
+            image.write_bytes(changed)
+        check()  # its resumed run answers for it
+        write_evaluation(cell, linear={"top_1": 0.5})
+        with pytest.raises(ValueError, match="images, which has changed since"):
+            check()
+        image.write_bytes(content)
+        check()
+        cell_run = run_files.RunDirectory(cell.run_dir)
+        cell_run.path.rmtree()

@@ -19,7 +19,7 @@ def write_file(tmp_path, name, contents):
 
 
 def test_every_format_gives_the_same(tmp_path):
-    """With quotes, ends of lines of Windows, and a mark at the start."""
+    """With quotes, a mark at the start, and ends of lines of all systems."""
     tsv = 'label\tsentence\r\n1\tsaid "no\r\n\r\n0\t nie \u2028 wieder \r\n'
     csv = 'label,sentence\n1,"said ""no"\n\n0," nie \u2028 wieder "\n'
     lines = (
@@ -28,7 +28,9 @@ def test_every_format_gives_the_same(tmp_path):
     )
     for name, contents in (
         ("a.tsv", "\ufeff" + tsv),
+        ("a.tsv", tsv.replace("\r\n", "\r")),
         ("a.csv", "\ufeff" + csv),
+        ("a.csv", csv.replace("\n", "\r")),
         ("a.jsonl", lines),
     ):
         read = text.read_texts(

@@ -147,6 +147,28 @@ def test_other_labels_are_refused(finished_text_run, tmp_path):
         runs.open_run(run.path).source("train")
 
 
+def test_a_run_goes_on_with_the_validation_texts_that_it_had(
+    finished_text_run, tmp_path
+):
+    """Epochs before and after an edit would be compared on other texts."""
+    run = catalogue.copy(finished_text_run.path, tmp_path / "run")
+    recorded = run.recorded(config.FinetuneTextSettings)
+    tokenizer = text.load_tokenizer(recorded.model)
+    _, validation = sentences.splits(recorded, tokenizer)
+    held_out = int(validation.ids[0].rpartition(":")[2])
+    lines = pathlib.Path(recorded.train_file).read_text().splitlines()
+    train = tmp_path / "train.tsv"
+    settings = dataclasses.replace(
+        recorded, run_dir=str(run.path), train_file=str(train), resume=True
+    )
+    train.write_text("\n".join(lines))
+    training.finetune_text(settings)
+    lines[held_out - 1] = f"c d {lines[held_out - 1]}"
+    train.write_text("\n".join(lines))
+    with pytest.raises(ValueError, match="got other validation examples, which"):
+        training.finetune_text(settings)
+
+
 def test_a_label_for_every_text_is_refused(text_folder, tmp_path):
     """As by columns that are confused."""
     file = tmp_path / "train.tsv"
