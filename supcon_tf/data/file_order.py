@@ -54,21 +54,17 @@ def fields(
             lambda rows: sources.numbered_at(split_records, rows, len(keys)),
             read_image,
         )
-        bad = np.flatnonzero(~inspected.is_image)
-        if len(bad) and not skip_bad_images:
+        is_bad = ~inspected.is_image
+        if is_bad.any() and not skip_bad_images:
+            first = np.flatnonzero(is_bad)[:1]
             ((_, record),) = sources.numbered_at(
-                split_records, bad[:1], len(keys)
+                split_records, first, len(keys)
             )
             reason = inspection.reason(lambda: read_image(record))
-            names = exceptions.listed([*map(example_name, bad[:6])])
-            raise exceptions.InvalidValue(
-                f"{set_name} must hold only readable JPEG and PNG images, got "
-                f"{len(bad)} bad ones of {len(keys)}: {names} (the first: "
-                f"{reason}). Leave them out with `skip_bad_images`"
-            )
-        if len(bad):
+            _refuse_bad(is_bad, example_name, reason, set_name)
+        if is_bad.any():
             # Positions would not do: they differ in the files of a worker.
-            unwanted = tf.constant(np.unique(inspected.digests[bad]))
+            unwanted = tf.constant(np.unique(inspected.digests[is_bad]))
             worker_records = worker_records.filter(
                 lambda record: tf.reduce_all(
                     inspection.digest(read_image(record)) != unwanted
@@ -89,6 +85,22 @@ def fields(
         "fingerprint": lambda: sources.fingerprint(make_keys()[positions]),
     }
     return record_fields | inspected_fields, positions
+
+
+def _refuse_bad(
+    is_bad: np.ndarray,
+    example_name: Callable[[int], str],
+    reason: str,
+    set_name: str,
+) -> None:
+    """Raises ValueError that names the first bad images, and why it is bad."""
+    bad = np.flatnonzero(is_bad)
+    names = exceptions.listed([*map(example_name, bad[:6])])
+    raise exceptions.InvalidValue(
+        f"{set_name} must hold only readable JPEG and PNG images, got "
+        f"{len(bad)} bad ones of {len(is_bad)}: {names} (the first: {reason}). "
+        "Leave them out with `skip_bad_images`"
+    )
 
 
 def check_shard(shard: tuple[int, int], num_files: int, set_name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from supcon_tf import datasets, defaults, exceptions
 from supcon_tf.data import (
@@ -143,13 +143,22 @@ def load(
         dataset, data_dir = _kind_of(os.fspath(dataset))
     else:
         data_dir = files.expanded(data_dir, "data_dir")
+    options |= {"dataset": dataset, "data_dir": data_dir, "split": split}
     kind = datasets.name_of_kind(dataset)
+    _check_kind(kind, options)
+    arguments = "split", *datasets.KINDS[kind].takes
+    return _LOADERS[kind](**{name: options[name] for name in arguments})
+
+
+def _check_kind(kind: str, options: Mapping[str, object]) -> None:
+    """Raises ValueError where arguments of `load` do not suit a kind."""
+    dataset = options["dataset"]
     exceptions.require(
-        split != "validation" or kind in _HAS_VALIDATION,
+        options["split"] != "validation" or kind in _HAS_VALIDATION,
         "`split` must be train or test except for folders and manifests: "
         "`train_and_validation` holds images out, and `tfds_split` names any "
         "split of TFDS",
-        f"{split} of {dataset}",
+        f"{options['split']} of {dataset}",
     )
     exceptions.require(
         kind in datasets.KINDS,
@@ -157,22 +166,17 @@ def load(
         "folder or a manifest",
         dataset,
     )
-    arguments = datasets.KINDS[kind].takes
     exceptions.require(
-        data_dir is not None or not datasets.KINDS[kind].needs_path,
+        options["data_dir"] is not None or not datasets.KINDS[kind].needs_path,
         f"`data_dir` must be given for the dataset `{dataset}`",
         None,
     )
     for name, (default, exception) in _RARE_ARGUMENTS.items():
         exceptions.require(
-            name in arguments or options[name] == default,
+            name in datasets.KINDS[kind].takes or options[name] == default,
             f"`{name}` must be {default} except for {exception}",
             f"{options[name]} for {dataset}",
         )
-    options |= {"dataset": dataset, "data_dir": data_dir}
-    return _LOADERS[kind](
-        split=split, **{name: options[name] for name in arguments}
-    )
 
 
 def _kind_of(dataset: str) -> tuple[str, str | None]:

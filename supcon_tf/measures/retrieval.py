@@ -86,7 +86,6 @@ def retrieval_summary(
     )
     num_relevant = counts[labels] - 1  # [N], R of each example
     depth = min(max(*ks, num_relevant.max()), len(bank) - 1)  # K
-    ranks = np.arange(1, depth + 1)
 
     hits = np.zeros(len(ks))  # queries with a hit, for each k
     sums = {  # over the queries of each class, [C]
@@ -99,19 +98,11 @@ def retrieval_summary(
         )
         is_of_class = labels[nearest] == labels[part, None]  # [Q, K]
         hits += [is_of_class[:, :k].any(axis=1).sum() for k in ks]
-        most_hits = np.maximum(num_relevant[part], 1)  # [Q]
-        # AP@R of each query, 0 without other examples of its class.
-        is_relevant = is_of_class & (ranks <= num_relevant[part, None])
-        precisions = np.cumsum(is_relevant, axis=1, dtype=np.int32) / ranks
-        for name, values in zip(
-            sums,
-            (
-                is_of_class[:, : ks[0]].any(axis=1),
-                is_relevant.sum(axis=1) / most_hits,
-                precisions.sum(axis=1, where=is_relevant) / most_hits,
-            ),
-            strict=True,
-        ):
+        scores = (
+            is_of_class[:, : ks[0]].any(axis=1),
+            *_precisions(is_of_class, num_relevant[part]),
+        )
+        for name, values in zip(sums, scores, strict=True):
             np.add.at(sums[name], labels[part], values)
     queries = np.where(counts > 1, counts, 0)  # [C]
     num_queries = int(queries.sum())
@@ -126,6 +117,26 @@ def retrieval_summary(
         },
         "intervals": _intervals(sums, queries),
     }
+
+
+def _precisions(
+    is_of_class: npt.NDArray[np.bool_],
+    num_relevant: npt.NDArray[np.integer],
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """R-precision and AP@R of queries, [Q] each; 0 for a query without R.
+
+    Args:
+      is_of_class: [Q, K] whether each neighbour is of the query's class.
+      num_relevant: [Q], the query's R.
+    """
+    ranks = np.arange(1, is_of_class.shape[1] + 1)
+    is_relevant = is_of_class & (ranks <= num_relevant[:, None])
+    precisions = np.cumsum(is_relevant, axis=1, dtype=np.int32) / ranks
+    most_hits = np.maximum(num_relevant, 1)
+    return (
+        is_relevant.sum(axis=1) / most_hits,
+        precisions.sum(axis=1, where=is_relevant) / most_hits,
+    )
 
 
 def _intervals(

@@ -47,9 +47,9 @@ class Images:
         decoded.
 
     Raises:
-      ValueError: `image_size` is no positive integer, or `max_pixels` refuses ordinary
-        photographs: the requests of the warm-up are such, and would keep TF
-        Serving from loading the model.
+      ValueError: `image_size` is no positive integer, or `max_pixels` refuses
+        ordinary photographs: the requests of the warm-up are such, and would
+        keep TF Serving from loading the model.
     """
 
     can_batch = True

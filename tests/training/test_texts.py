@@ -165,7 +165,7 @@ def test_a_run_goes_on_with_the_validation_texts_that_it_had(
     training.finetune_text(settings)
     lines[held_out - 1] = f"c d {lines[held_out - 1]}"
     train.write_text("\n".join(lines))
-    with pytest.raises(ValueError, match="got other validation examples, which"):
+    with pytest.raises(ValueError, match="got other validation examples"):
         training.finetune_text(settings)
 
 
