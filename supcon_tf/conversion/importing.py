@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from supcon_tf import config, exceptions, run_files
-from supcon_tf.conversion import convolutions, foreign
+from supcon_tf.conversion import checkpoint_files, convolutions, foreign
 from supcon_tf.keras_2 import keras
 from supcon_tf.settings import shared_fields
 from supcon_tf.training import stages
@@ -46,11 +46,26 @@ def import_weights(settings: config.ImportSettings) -> run_files.RunDirectory:
     """
     run = run_files.RunDirectory(settings.run_dir)
     run.check_free(settings.overwrite)
-    arrays = foreign.read(settings.checkpoint, settings.format)
+    arrays = checkpoint_files.read(settings.checkpoint, settings.format)
     weights = foreign.identify(arrays, settings.format, settings.drop)
-    is_torch = settings.format in ("supcontrast", "torchvision")
+
+    def load(_: config.PretrainSettings, model: keras.Model) -> None:
+        assign(weights, model)
+
+    return stages.pretrain(_pretraining(settings, weights), load)
+
+
+def _pretraining(
+    settings: config.ImportSettings, weights: foreign.ForeignWeights
+) -> config.PretrainSettings:
+    """The settings of stage 1, of no epochs, whose model has such weights.
+
+    Raises:
+      ValueError: the mean and the deviation of the pixels are not known.
+    """
     mean, std = _mean_and_std(settings, weights.stem)
-    objective = "supcon" if weights.head or not weights.classifier else "ce"
+    is_torch = settings.format in checkpoint_files.TORCH_FORMATS
+    pads_both_sides = is_torch and weights.stem == "imagenet"
     head = {}
     if weights.head:
         dims = [weights.arrays[kernel].shape[-1] for kernel, _ in weights.head]
@@ -60,29 +75,22 @@ def import_weights(settings: config.ImportSettings) -> run_files.RunDirectory:
             "projection_batch_norm": False,
             "projection_bias": bool(weights.head[-1][1]),
         }
-    pretraining = config.PretrainSettings(
+    return config.PretrainSettings(
         **shared_fields(settings, config.DataSettings),
         overwrite=settings.overwrite,
         epochs=0,
-        objective=objective,
+        objective="supcon" if weights.head or not weights.classifier else "ce",
         online_classifier=bool(weights.head and weights.classifier),
         architecture=weights.architecture,
         stem=weights.stem,
         width=weights.width,
-        stem_padding="symmetric"
-        if is_torch and weights.stem == "imagenet"
-        else "same",
+        stem_padding="symmetric" if pads_both_sides else "same",
         image_mean=mean,
         image_std=std,
         # Heads and classifiers of the other formats take what was pooled.
         normalize_representation=settings.format == "google_supcon",
         **head,
     )
-
-    def load(_: config.PretrainSettings, model: keras.Model) -> None:
-        assign(weights, model)
-
-    return stages.pretrain(pretraining, load)
 
 
 def _mean_and_std(
@@ -98,7 +106,7 @@ def _mean_and_std(
         return mean, std
     usual = _PIXELS.get(settings.format)
     if usual is None:  # SupContrast
-        data_set = foreign.data_set(settings.checkpoint)
+        data_set = checkpoint_files.data_set(settings.checkpoint)
         exceptions.require(
             data_set != "path",
             "`image_mean` and `image_std` must be given for a checkpoint of "

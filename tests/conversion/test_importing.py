@@ -12,7 +12,12 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import config, conversion, models
-from supcon_tf.conversion import convolutions, foreign, importing
+from supcon_tf.conversion import (
+    checkpoint_files,
+    convolutions,
+    foreign,
+    importing,
+)
 from supcon_tf.training import builders, checkpoints, runs, stages
 
 BLOCKS = {"resnet18": (2, 2, 2, 2), "resnet50": (3, 4, 6, 3)}
@@ -445,11 +450,11 @@ def test_no_run_is_begun_by_a_bad_checkpoint(google_checkpoint, tmp_path):
 def test_pixels_are_those_of_the_data_of_supcontrast(tmp_path, monkeypatch):
     arrays = to_torch(make("resnet18", "cifar"))
     monkeypatch.setattr(stages, "pretrain", lambda *arguments: arguments)
-    monkeypatch.setattr(foreign, "read", lambda *_: arrays)
+    monkeypatch.setattr(checkpoint_files, "read", lambda *_: arrays)
 
     def pixels(data_set, **options):
         content = {"opt": argparse.Namespace(dataset=data_set)}
-        monkeypatch.setattr(foreign, "_load_torch", lambda _: content)
+        monkeypatch.setattr(checkpoint_files, "_load_torch", lambda _: content)
         settings, _ = conversion.import_weights(
             import_settings(tmp_path, "supcontrast", "ckpt.pth", **options)
         )
@@ -479,14 +484,14 @@ def test_a_pickle_is_not_unpickled(tmp_path):
     assert_equal_encoders(runs.Run.open(tmp_path / "run"), model)
     halves = {name: value.bfloat16() for name, value in state.items()}
     torch.save(halves, path)
-    arrays = foreign.read(path, "supcontrast")
+    arrays = checkpoint_files.read(path, "supcontrast")
     assert {array.dtype for array in arrays.values()} == {np.dtype("float32")}
     torch.save({"net": state, "epoch": 3}, path)
     with pytest.raises(ValueError, match="called model or state.* net, epoch"):
-        foreign.read(path, "supcontrast")
+        checkpoint_files.read(path, "supcontrast")
     torch.save({"model": state, "evil": re.compile("x")}, path)
     with pytest.raises(ValueError, match="must be a state dict of torch, got"):
-        foreign.read(path, "supcontrast")
+        checkpoint_files.read(path, "supcontrast")
 
 
 @pytest.mark.parametrize(
@@ -504,10 +509,10 @@ def test_an_archive_must_be_as_torch_saves_weights(
     with zipfile.ZipFile(path, "w", compression) as archive:
         archive.writestr(name, bytes(10**6))
     with pytest.raises(ValueError, match=message):
-        foreign.read(str(path), "torchvision")
+        checkpoint_files.read(str(path), "torchvision")
 
 
 def test_without_torch_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ImportError, match=r"supcon_tf\[torch\]"):
-        foreign.read("x.pth", "supcontrast")
+        checkpoint_files.read("x.pth", "supcontrast")

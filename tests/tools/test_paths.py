@@ -21,7 +21,7 @@ from supcon_tf import (
     text,
     training,
 )
-from supcon_tf.conversion import foreign
+from supcon_tf.conversion import checkpoint_files
 from tests import forks, language_model, runs
 
 # Patterns, blanks, quotes, what shells and flagfiles know, letters of others.
@@ -145,10 +145,8 @@ def test_a_checkpoint_of_another_project(tmp_path):
     folder = tmp_path / NAME
     kernel = tf.Variable(tf.ones([2]), name="resnet/kernel")
     prefix = tf.train.Checkpoint(model=kernel).write(str(folder / "ckpt"))
-    assert foreign.read(prefix, "simclr_tf2")["resnet/kernel"].tolist() == [
-        1,
-        1,
-    ]
+    arrays = checkpoint_files.read(prefix, "simclr_tf2")
+    assert arrays["resnet/kernel"].tolist() == [1, 1]
 
 
 @pytest.mark.slow
