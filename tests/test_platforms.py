@@ -73,6 +73,9 @@ print(tf.keras.Model.__module__, keras.Model.__module__)
 
 
 @both_keras
+@pytest.mark.slow(
+    but=["True-tf.keras", "False-tf.keras", "True-keras", "False-keras_hub"]
+)
 @pytest.mark.parametrize("users", USERS)
 @pytest.mark.parametrize("is_first", [True, False])
 def test_two_kerases_stand_side_by_side(users, is_first):
