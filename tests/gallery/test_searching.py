@@ -474,7 +474,7 @@ def test_a_bad_file_is_an_error_beside_the_answers(
     assert search(str(bad)) == 1
     _, row = capsys.readouterr().out.splitlines()
     assert row.split()[:4] == [str(bad), "error", "-", "-"]
-    with pytest.raises(ValueError, match="must be images, got .*bad.webp: "):
+    with pytest.raises(ValueError, match="must be images that .*bad.webp: "):
         products.search([image, bad])
 
 
