@@ -20,6 +20,7 @@ import functools
 import inspect
 import io
 import itertools
+import math
 import operator
 import re
 import sys
@@ -245,6 +246,8 @@ def _broken_rules(field: dataclasses.Field, value: object) -> Iterator[str]:
     if rules["path"] and isinstance(value, str) and not plain:
         yield f"be UTF-8 without line breaks, got {value!r}{_other_locale()}"
     for item in _items(value):
+        if isinstance(item, float) and not math.isfinite(item):
+            yield f"be finite, got {to_text(value)}"
         if isinstance(item, str) and not rules["path"] and not _is_utf8(item):
             yield f"be UTF-8, got {item!r}{_other_locale()}"
         if rules["choices"] and trust.choice(item) not in rules["choices"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import pathlib
 import re
 
@@ -253,6 +254,9 @@ BROKEN = [
     ({"dataset": "digits", "data_dir": "x"}, "--data_dir must be left .*x"),
     ({"horizontal_flip": 1}, "--horizontal_flip must be bool, got 1"),
     ({"warp_probability": 1.5}, "must be at most 1, got 1.5"),
+    # Many a rule holds for them, and no step counts so many epochs.
+    ({"decay_epochs": math.inf}, "--decay_epochs must be finite, got inf"),
+    ({"image_mean": (0.5, math.nan, 0.5)}, "must be finite, got 0.5,nan,0.5"),
     ({"formulation": "mean"}, "--formulation must be one of out, in, got"),
     ({"crop_area": (0.5,)}, "--crop_area must be empty or two numbers"),
     ({"epochs": 5, "warmup_epochs": 10}, "at most --epochs, got 10 and 5"),
