@@ -188,8 +188,21 @@ class Settings(_Declared):
         self._check_together()
 
     def _expand(self, name: str) -> None:
-        """Expands ~ in a path, or in several."""
+        """Expands ~ in a path, or in several; refuses addresses of the web."""
         value = getattr(self, name)
+        # A user's own data set may read them.
+        is_own = trust.names_module(getattr(self, "dataset", None) or "")
+        addresses = [
+            path
+            for path in _items(value)
+            if re.match("(https?|ftp)://", path or "")
+        ]
+        exceptions.require(
+            not addresses or (is_own and name == "data_dir"),
+            f"--{name} must be of this machine, or of a bucket by gs://: "
+            "download it first",
+            ", ".join(addresses),
+        )
         if isinstance(value, tuple):
             value = tuple(files.expanded(path, name) for path in value)
         elif value is not None:

@@ -221,6 +221,19 @@ def test_a_tilde_of_a_path_is_expanded(tmp_path, monkeypatch):
         config.PretrainSettings("~no0/x")
 
 
+def test_an_address_of_the_web_is_no_path():
+    address = "https://a.org/b.h5"
+    rule = "must be of this machine, .* download it first, got https://a.org/b"
+    with pytest.raises(ValueError, match=f"--weights {rule}"):
+        config.PretrainSettings("x", weights=address)
+    with pytest.raises(ValueError, match=f"--images {rule}"):
+        config.PredictSettings("x", images=("a.png", address))
+    options = {"dataset": "mine:load", "data_dir": address}
+    assert config.PretrainSettings("x", **options).data_dir == address
+    with pytest.raises(ValueError, match=f"--data_dir {rule}"):
+        config.PretrainSettings("x", data_dir=address)
+
+
 def test_a_name_with_a_comma_in_a_list_of_files_is_quoted():
     parsed = parse(config.PredictSettings, '--images="a,b.jpg",c d.jpg')
     assert parsed.images == ("a,b.jpg", "c d.jpg")
