@@ -102,7 +102,7 @@ def csv_lines(rows: Iterable[model.Row], top: int = 5) -> Iterator[str]:
         if "error" not in row:
             break
     columns = list(_cells(head[-1], top)) if head else []
-    key = "text" if head and "text" in head[0] else "path"
+    key = next(iter(head[0])) if head else "path"
     yield rows_.csv_line([key, *columns, "error"])
     for row in itertools.chain(head, rows):
         cells = [""] * len(columns)
@@ -131,7 +131,10 @@ def json_document(rows: Iterable[model.Row]) -> Iterator[str]:
 
 
 def _cells(row: model.Row, top: int) -> dict[str, object]:
-    """The cells of a row of CSV by column, without the first and `error`."""
+    """The cells of a row of CSV by column, without the first and `error`.
+
+    The first is path or text; beside a path, a model may have an output text.
+    """
     for scores, score in _SCORES.items():
         if _has_scores(row, scores):
             # The predicted class, then the `top` classes, the best first.
@@ -147,8 +150,8 @@ def _cells(row: model.Row, top: int) -> dict[str, object]:
             return cells
     return dict(
         cell
-        for name, output in row.items()
-        if name not in ("path", "text", "error")
+        for name, output in [*row.items()][1:]
+        if name != "error"
         for cell in _columns(name, output)
     )
 

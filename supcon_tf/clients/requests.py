@@ -70,7 +70,7 @@ def _rows(
             rows[file] = {"error": error.strerror or str(error)}
     if contents:
         answers = outputs(request, list(contents.values()))
-        rows |= zip(contents, map(_checked, answers), strict=True)
+        rows |= zip(contents, answers, strict=True)
     return [_key(file) | dict(sorted(rows[file].items())) for file in batch]
 
 
@@ -97,9 +97,12 @@ def _key(file: pathlib.Path | paths.Text) -> model.Row:
 
 
 def outputs(request: Request, contents: Sequence[bytes]) -> list[model.Row]:
-    """The outputs or the error of each file; a refused batch is split."""
+    """The outputs or the error of each file; a refused batch is split.
+
+    Outputs that are not all finite are an error.
+    """
     try:
-        return request(contents)
+        return [*map(_checked, request(contents))]
     except model.Refused as error:
         if len(contents) == 1:
             return [{"error": str(error)}]

@@ -161,7 +161,7 @@ class Predictor:
         inputs = [examples] if _is_single(examples) else list(examples)
         contents = [self._content(example) for example in inputs]
         request = functools.partial(self._model.predict, signature)
-        rows = []
+        rows, noun = [], "texts" if self.takes_texts else "images"
         for first in range(0, len(contents), _BATCH):
             batch = contents[first : first + _BATCH]
             rows += requests.outputs(request, batch)
@@ -170,7 +170,7 @@ class Predictor:
                 name = example if _is_path(example) else type(example).__name__
                 exceptions.require(
                     "error" not in row,
-                    "`examples` must be images",
+                    f"`examples` must be {noun} that the model answers",
                     f"{name}: {row.get('error')}",
                 )
         return rows

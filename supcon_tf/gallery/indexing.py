@@ -87,10 +87,9 @@ def open_of_run(run: runs.Run, name: str) -> store.Gallery:
       ValueError: there is none, it is of another checkpoint, or a file of it is
         not as it was written.
     """
-    path = run.files.galleries / name
-    gallery = store.open_named(run.files.galleries, name)
-    store.check_made_of(str(path), gallery.made_of, run.identity)
-    store.check_digests(path)
+    folder = run.files.galleries
+    gallery = store.open_named(folder, name, check_digests=True)
+    store.check_made_of(str(folder / name), gallery.made_of, run.identity)
     return gallery
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import unicodedata
@@ -23,6 +24,7 @@ def write(
     path: str | os.PathLike[str],
     queries: Sequence[str],
     answers: Sequence[Answer | Refusal],
+    are_texts: bool = False,
 ) -> None:
     """Writes one HTML file, with the images inside.
 
@@ -30,13 +32,14 @@ def write(
       path: of the page; an existing file is replaced.
       queries: paths of images, or texts.
       answers: one per query, or the reason why there is none.
+      are_texts: whether the queries are texts, which have no images.
     """
     template = jinja2.Template(
         _TEMPLATE.read_text(), autoescape=True, trim_blocks=True
     )
     page = template.render(
         rows=list(zip(queries, answers, strict=True)),
-        thumbnail=_thumbnail,
+        thumbnail=(lambda _: None) if are_texts else _thumbnail,
         readable=image_names.readable,
     )
     files.write_atomically(path, page)
@@ -46,13 +49,13 @@ def _thumbnail(path: str) -> str | None:
     """The data URI of the middle of an image; None where there is none."""
     # An id has accents in one form, the name of its file perhaps in the other.
     forms = path, unicodedata.normalize("NFD", path)
-    file = next(filter(files.is_regular, forms), None)
-    if file is None:
-        return None
-    try:
+    # Users' own ids may be addresses of the web, which have no file system.
+    with contextlib.suppress(KeyError, tf.errors.OpError, ValueError):
+        file = next(filter(files.is_regular, forms), None)
+        if file is None:
+            return None
         view = data.decode_central_view(
             tf.io.read_file(os.fsencode(file)), _SIDE
         )
-    except (tf.errors.OpError, ValueError):
-        return None
-    return figures.data_uri(view.numpy())
+        return figures.data_uri(view.numpy())
+    return None

@@ -274,7 +274,7 @@ def search(settings: config.SearchSettings, searcher: Searcher) -> int:
     answers = searcher.answer_each(
         inputs, settings.neighbors, settings.answer_by
     )
-    _write(settings.output, [*map(str, inputs)], answers)
+    _write(settings.output, [*map(str, inputs)], answers, searcher.takes_texts)
     return sum(isinstance(answer, Refusal) for answer in answers)
 
 
@@ -282,6 +282,7 @@ def _write(
     path: str | None,
     queries: Sequence[str],
     answers: Sequence[Answer | Refusal],
+    are_texts: bool,
 ) -> None:
     """Writes answers as JSON lines or a page; a table to stdout for None."""
     if path is None:
@@ -289,7 +290,7 @@ def _write(
         return
     epath.Path(path).parent.mkdir(parents=True, exist_ok=True)
     if path.lower().endswith(".html"):
-        page.write(path, queries, answers)
+        page.write(path, queries, answers, are_texts)
     else:
         lines = (
             json.dumps({"query": query, **dataclasses.asdict(answer)})

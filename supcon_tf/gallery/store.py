@@ -422,8 +422,12 @@ def exists(path: epath.PathLike) -> bool:
     return bool(run_files.gallery_versions(path))
 
 
-def open_gallery(path: epath.PathLike) -> Gallery:
+def open_gallery(path: epath.PathLike, check_digests: bool = False) -> Gallery:
     """Opens a gallery; its representations are read as they are needed.
+
+    Args:
+      path: of the directory.
+      check_digests: whether all files are read, to be as they were written.
 
     Example:
       >>> from supcon_tf import config, gallery
@@ -436,7 +440,8 @@ def open_gallery(path: epath.PathLike) -> Gallery:
       {'bright': 16, 'dark': 16, 'mid': 16}
 
     Raises:
-      ValueError: there is no gallery, or a file of it is missing or cut.
+      ValueError: there is no gallery, or a file of it is missing or cut, or
+        differs from its digest.
     """
     folder = epath.Path(files.expanded(path, "path"))
     while True:
@@ -446,7 +451,10 @@ def open_gallery(path: epath.PathLike) -> Gallery:
         )
         newest = max(versions)
         try:
-            return _open_version(versions[newest], newest)
+            opened = _open_version(versions[newest], newest)
+            if check_digests:
+                _check_digests(versions[newest])
+            return opened
         except (exceptions.InvalidValue, FileNotFoundError):
             # A process that writes the next version removes this one.
             if max(run_files.gallery_versions(folder), default=None) == newest:
@@ -500,8 +508,15 @@ def _read_array(
         return np.load(file)
 
 
-def open_named(folder: epath.Path, name: str) -> Gallery:
+def open_named(
+    folder: epath.Path, name: str, check_digests: bool = False
+) -> Gallery:
     """Opens a gallery of a folder, `galleries` of a run, by its name.
+
+    Args:
+      folder: of the galleries.
+      name: of the gallery.
+      check_digests: as of `open_gallery`.
 
     Raises:
       ValueError: there is none of this name, or as `open_gallery`.
@@ -513,15 +528,18 @@ def open_named(folder: epath.Path, name: str) -> Gallery:
         f"{', '.join(names) or 'none'}",
         name,
     )
-    return open_gallery(folder / name)
+    return open_gallery(folder / name, check_digests)
 
 
-def check_digests(path: epath.PathLike) -> None:
-    """Raises ValueError where a file of a gallery is not as it was written."""
-    versions = run_files.gallery_versions(path)
-    version = versions[max(versions)]
+def _check_digests(version: epath.Path) -> None:
+    """Raises ValueError where a file of a version is not as it was written.
+
+    FileNotFoundError where the version was removed meanwhile.
+    """
     record = files.read_json(version / _RECORD, {}, _REMEDY)
-    for name, digest in record["files"].items():
+    with files.readable(version / _RECORD, _REMEDY):
+        digests = dict(record["files"])
+    for name, digest in digests.items():
         if files.digest(version / name) != digest:
             raise _damaged(version / name, "it differs")
 

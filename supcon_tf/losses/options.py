@@ -87,6 +87,12 @@ class Options:
             "`spread` must be 0 with one view (it keeps the others near)",
             self.spread,
         )
+        exceptions.require(
+            views > 1 or not self.unsupervised_classes,
+            "`unsupervised_classes` must be empty with one view (the others "
+            "are the only positives of their samples)",
+            self.unsupervised_classes,
+        )
         minimum = max(views - 1, 1)
         exceptions.require(
             self.positives_cap is None or self.positives_cap >= minimum,

@@ -90,7 +90,7 @@ class RankNContrastLoss(inputs.Loss):
         logits = tf.where(is_anchor, log_space.LOG_ZERO, logits)
         order, counts = _ranks(labels, global_labels, views)
         sample_logits = tf.reduce_logsumexp(  # [A, G]
-            tf.reshape(logits, [num_anchors, -1, views]), axis=2
+            tf.reshape(logits, [-1, tf.shape(global_z)[0], views]), axis=2
         )
         # The views of a sample have its order of samples, and its counts.
         order = tf.repeat(order, views, axis=0)  # [A, G]
@@ -262,11 +262,14 @@ def _by_tiles(
     Returns its results [N, ...]. A tile at a time bounds the memory.
     """
     count = tf.shape(rows)[0]
-    tile_rows = tf.minimum(count, max(1, _NUMBERS_PER_TILE // rows.shape[1]))
+    most_rows = max(1, _NUMBERS_PER_TILE // rows.shape[1])
+    # A replica without rows has a tile of padding.
+    tile_rows = tf.clip_by_value(count, 1, most_rows)
+    num_tiles = tf.maximum(-(-count // tile_rows), 1)
 
     def tiles(tensor: tf.Tensor) -> tf.Tensor:
-        tensor = tf.pad(tensor, [[0, -count % tile_rows], [0, 0]])
-        return tf.reshape(tensor, [-1, tile_rows, tf.shape(tensor)[1]])
+        tensor = tf.pad(tensor, [[0, num_tiles * tile_rows - count], [0, 0]])
+        return tf.reshape(tensor, [num_tiles, tile_rows, tf.shape(tensor)[1]])
 
     results = tf.map_fn(
         lambda arguments: function(*arguments),

@@ -174,10 +174,10 @@ class _Tiles:
         self.is_symmetric = columns is None
         columns = rows if columns is None else columns
         self.num_rows = _num_rows(rows)
-        is_static = isinstance(self.num_rows, int)
-        self.block_size = (min if is_static else tf.minimum)(
-            tile_rows, self.num_rows
-        )
+        if isinstance(self.num_rows, int):
+            self.block_size = min(tile_rows, self.num_rows)
+        else:  # a replica may have no rows, at the end of an epoch
+            self.block_size = tf.clip_by_value(self.num_rows, 1, tile_rows)
         self.is_bounded = is_bounded
         self.shift = scale if is_bounded else 0.0
         self.root = math.sqrt(scale)
@@ -213,8 +213,14 @@ class _Tiles:
         self.saved: dict[tuple[int, int], tf.Tensor] = {}
 
     def _cut(self, tensor: tf.Tensor, padding: float = 0) -> tf.Tensor:
-        """Returns a tensor [N, ...] in padded blocks [ceil(N / T), T, ...]."""
-        num_padding = -_num_rows(tensor) % self.block_size
+        """Returns a tensor [N, ...] in padded blocks [ceil(N / T), T, ...].
+
+        Without rows there is a block of padding.
+        """
+        count = _num_rows(tensor)
+        num_padding = -count % self.block_size
+        if not isinstance(count, int):
+            num_padding = tf.maximum(num_padding, 1 - count)
         pads = [[0, num_padding]] + [[0, 0]] * (tensor.shape.rank - 1)
         tensor = tf.pad(tensor, pads, constant_values=padding)
         return tf.reshape(tensor, [-1, self.block_size, *tensor.shape[1:]])

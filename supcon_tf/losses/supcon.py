@@ -156,6 +156,12 @@ def _compute(
         "`labels`",
         "one of them alone",
     )
+    rules_of_labels = options.positives or options.unsupervised_classes
+    exceptions.require(
+        labels is not None or not rules_of_labels,
+        "`labels` must be given with `positives` or `unsupervised_classes`",
+        f"{rules_of_labels} without them",
+    )
     canonical, mask = [], None
     if positive_mask is not None:
         exceptions.require(

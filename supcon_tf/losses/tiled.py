@@ -183,7 +183,8 @@ def _mean_similarity(
     a positive is a sum over its own positives, too.
     """
     anchors, contrasts = batch.anchors, batch.contrasts
-    count = anchors.samples[-1] + 1  # samples of the anchors
+    # Samples of the anchors: 0 on a replica without any.
+    count = tf.maximum(tf.reduce_max(anchors.samples) + 1, 0)
     self_weights = positives.self_weights(count)
     self_weights = tf.gather(self_weights, anchors.samples)  # [R]
 
@@ -246,9 +247,12 @@ def _losses_by_windows(
         anchors=batch.anchors.gather(order),
         contrasts=batch.contrasts.gather(tf.argsort(classes, stable=True)),
     )
+    # Not tf.searchsorted, which takes no empty values: a replica may have none.
+    sorted_classes = tf.sort(classes)[tf.newaxis]
+    sorted_anchor_classes = tf.sort(anchor_classes)[tf.newaxis]
     window = tuple(  # [R] each
-        tf.searchsorted(tf.sort(classes), tf.sort(anchor_classes), side)
-        for side in ("left", "right")
+        bound(sorted_inputs=sorted_classes, values=sorted_anchor_classes)[0]
+        for bound in (tf.raw_ops.LowerBound, tf.raw_ops.UpperBound)
     )
     losses = strips.losses(
         by_class.anchors,

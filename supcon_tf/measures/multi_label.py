@@ -62,7 +62,10 @@ def multi_label_summary(
         "`labels` must have an example of some label",
         "none",
     )
-    is_predicted = scores >= threshold
+    # As an export compares them: float32 0.7 reaches a threshold of 0.7, and
+    # 0.2 is on the edge of two bins, 1/5.
+    given_scores = scores.astype(_precision_of(probabilities))
+    is_predicted = given_scores >= threshold
     hits = (is_predicted & truth).sum(axis=0)  # [classes]
     label_counts = truth.sum(axis=0)
     predicted_counts = is_predicted.sum(axis=0)
@@ -70,7 +73,9 @@ def multi_label_summary(
     micro_divisor = max(label_counts.sum() + predicted_counts.sum(), 1)
     likelihoods = np.where(truth, scores, 1 - scores)  # [examples, classes]
     likelihoods = np.maximum(likelihoods, _LEAST_PROBABILITY)
-    decisions = metrics.count_bins(scores.ravel(), truth.ravel(), num_bins)
+    decisions = metrics.count_bins(
+        given_scores.ravel(), truth.ravel(), num_bins
+    )
     return {
         "map": float(defined_precisions[:, 0].mean()),
         "map_11_point": float(defined_precisions[:, 1].mean()),
@@ -134,6 +139,11 @@ def _check_scores(
         bool(np.isin(truth, (0, 1)).all()), "`labels` must be 0 or 1", truth
     )
     return scores, truth.astype(bool)
+
+
+def _precision_of(probabilities: npt.ArrayLike) -> np.dtype:
+    """The type of floats, float64 of integers and Python's numbers."""
+    return np.result_type(np.asarray(probabilities).dtype, np.float16)
 
 
 def average_precisions(

@@ -332,7 +332,10 @@ class SupConModel(base.Model):
         if weights is not None:
             weights = tf.reshape(weights, [batch, 1])  # [B, 1]
             losses *= tf.cast(weights, losses.dtype)
-        cross_entropy = tf.reduce_mean(losses)
+        # Not of reduce_mean, which is NaN on a replica without samples.
+        cross_entropy = tf.math.divide_no_nan(
+            tf.reduce_sum(losses), tf.cast(tf.size(losses), losses.dtype)
+        )
         metrics = self._classifier_metrics
         metrics.loss.update_state(cross_entropy, sample_weight=batch)
         metrics.accuracy.update_state(tf.cast(accuracies, tf.float32))

@@ -214,18 +214,23 @@ def render(runs: Sequence[contents.Run]) -> str:
 def _short_names(runs: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
     """Ends of the paths, as short as different names can be.
 
-    The name of a linear stage has its run: mine/linear of runs/mine/linear.
+    The name of a linear stage has its run: mine/linear of runs/mine/linear. A
+    run that is given twice gets numbers.
     """
-    parts = [epath.Path(run).parts for run in runs]
+    # Whole: the working directory is ".", which has no name.
+    parts = [epath.Path(files.whole(os.fspath(run))).parts for run in runs]
     min_counts = [
         2 if run_files.RunDirectory(run).is_linear_stage() else 1
         for run in runs
     ]
-    for count in range(1, max(map(len, parts)) + 1):
-        names = tuple(
+
+    def ends(count: int) -> tuple[str, ...]:
+        return tuple(
             "/".join(path[-max(count, min_count) :])
             for path, min_count in zip(parts, min_counts, strict=True)
         )
-        if len(set(names)) == len(names):
-            return names
-    return tuple(f"{name} ({i + 1})" for i, name in enumerate(names))
+
+    for count in range(1, max(map(len, parts)) + 1):
+        if len(set(ends(count))) == len(runs):
+            return ends(count)
+    return tuple(f"{name} ({i + 1})" for i, name in enumerate(ends(1)))

@@ -53,6 +53,8 @@ class RunDirectory:
 
     def __init__(self, path: str | os.PathLike[str]):
         self.path = epath.Path(files.expanded(path))
+        if not self.path.name.strip("."):  # ".", whose parent is "." too, or ..
+            self.path = epath.Path(files.whole(os.fspath(self.path)))
         self.settings_file = self.path / flagfiles.RECORD
         self.classes_file = self.path / "classes.json"
         self.images_file = self.path / "images.json"

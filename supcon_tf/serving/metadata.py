@@ -126,8 +126,7 @@ def _origin(
         "time": now.isoformat(timespec="seconds"),
         "versions": console.versions(),
         "git_revision": git_revision(),
-        # The working directory is ".", which has no name.
-        "run": run.files.path.name or run.files.path.resolve().name,
+        "run": run.files.path.name,
         "classifier": classifier,
         "checkpoints": {
             part: {

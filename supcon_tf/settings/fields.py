@@ -20,6 +20,7 @@ import functools
 import inspect
 import io
 import itertools
+import math
 import operator
 import re
 import sys
@@ -187,8 +188,21 @@ class Settings(_Declared):
         self._check_together()
 
     def _expand(self, name: str) -> None:
-        """Expands ~ in a path, or in several."""
+        """Expands ~ in a path, or in several; refuses addresses of the web."""
         value = getattr(self, name)
+        # A user's own data set may read them.
+        is_own = trust.names_module(getattr(self, "dataset", None) or "")
+        addresses = [
+            path
+            for path in _items(value)
+            if re.match("(https?|ftp)://", path or "")
+        ]
+        exceptions.require(
+            not addresses or (is_own and name == "data_dir"),
+            f"--{name} must be of this machine, or of a bucket by gs://: "
+            "download it first",
+            ", ".join(addresses),
+        )
         if isinstance(value, tuple):
             value = tuple(files.expanded(path, name) for path in value)
         elif value is not None:
@@ -245,6 +259,8 @@ def _broken_rules(field: dataclasses.Field, value: object) -> Iterator[str]:
     if rules["path"] and isinstance(value, str) and not plain:
         yield f"be UTF-8 without line breaks, got {value!r}{_other_locale()}"
     for item in _items(value):
+        if isinstance(item, float) and not math.isfinite(item):
+            yield f"be finite, got {to_text(value)}"
         if isinstance(item, str) and not rules["path"] and not _is_utf8(item):
             yield f"be UTF-8, got {item!r}{_other_locale()}"
         if rules["choices"] and trust.choice(item) not in rules["choices"]:

@@ -295,6 +295,13 @@ def _supcon_loss(
         return losses.HierarchicalSupConLoss(
             ancestors=ancestors.tolist(), **options
         )
+    # Not a rule of the settings: an older run may have recorded one view.
+    exceptions.require(
+        settings.num_views > 1 or not settings.unsupervised_classes,
+        "--num_views must be at least 2 with --unsupervised_classes, whose "
+        "only positives are their own other views",
+        settings.num_views,
+    )
     for name in settings.unsupervised_classes:
         exceptions.require(
             name in images.class_names,

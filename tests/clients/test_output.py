@@ -95,6 +95,10 @@ def test_outputs_of_another_model_may_have_the_names_of_ours(tmp_path):
     assert line == ["a", "cat", "0.5", ""]
     (line,) = output.json_lines([row])
     assert json.loads(line) == row
+    # As a model that reads writing in photographs has it.
+    row = {"path": "a", "text": "EXIT"}
+    header, line = read_csv(output.csv_lines([row]))
+    assert (header, line) == (["path", "text", "error"], ["a", "EXIT", ""])
     scores = {"probabilities": [0.5], "similarities": [0.25]}
     (line,) = output.json_lines([{"class_names": ["cat"], **scores}])
     names = {name: {"cat": value} for name, (value,) in scores.items()}

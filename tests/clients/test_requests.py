@@ -118,6 +118,9 @@ def test_outputs_that_are_not_finite_are_an_error(files):
     assert rows[0]["score"] == [0.5, [0.5]]
     error = "the model's score must be finite numbers"
     assert [row.get("error") for row in rows] == [None, error, error]
+    # As `Predictor`, and a gallery that grows in Python, ask for them.
+    outputs = requests.outputs(diverged, [b"1", b"2", b"3"])
+    assert [row.get("error") for row in outputs] == [None, error, error]
 
 
 def test_an_error_of_the_server_ends_the_requests(files):

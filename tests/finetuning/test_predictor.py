@@ -138,7 +138,7 @@ def test_a_run_on_texts_takes_texts(finished_text_run):
     ("example", "error", "message"),
     [
         ("nowhere.jpg", FileNotFoundError, "no image nowhere.jpg"),
-        ([b"no image"], ValueError, "must be images, got bytes: "),
+        ([b"no image"], ValueError, "must be images that .*, got bytes: "),
         (np.full([8, 8, 3], 0.5), ValueError, "floats in 0..255"),
         (np.full([8, 8, 3], 300.0), ValueError, "in 0..255, got 300 to 300"),
         ([np.zeros([8])], ValueError, "height, width, channels"),
@@ -161,7 +161,7 @@ def test_a_bad_example_ends_a_list_at_its_batch(model, path, monkeypatch):
 
     monkeypatch.setattr(model._model, "predict", counted)
     monkeypatch.setattr(predictor, "_BATCH", 2)
-    with pytest.raises(ValueError, match="must be images, got bytes: "):
+    with pytest.raises(ValueError, match="must be images that .*, got bytes: "):
         model.encode([path, path, path, b"no image", path, path])
     assert counts == [2, 2, 1, 1]  # the second batch again, one by one
     counts.clear()

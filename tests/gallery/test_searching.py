@@ -429,6 +429,23 @@ def test_the_tools(index, run, folders, tmp_path):
     assert len(answers[0]["matches"]) == 5
 
 
+def test_texts_and_addresses_have_no_picture(tmp_path, image_folder):
+    """An address may be a user's own id; a text may be the name of a file."""
+    address, page = "https://shop.org/a.png", tmp_path / "a.html"
+    match = gallery.Match(address, "cup", 0.9)
+    answer = gallery.Answer("cup", True, {"cup": 0.9}, (match,))
+    image = str(image_folder / "test/dark/00.png")
+    for query, are_texts, count in (
+        (address, False, 0),
+        (image, False, 1),
+        (image, True, 0),
+        ("see " + address, True, 0),
+    ):
+        gallery_page.write(page, [query], [answer], are_texts)
+        assert page.read_text().count("<img ") == count
+        assert address in page.read_text()
+
+
 def test_answers_are_a_table_or_a_page(products, folders, tmp_path, capsys):
     image = str(folders / "known" / "dark" / "01.jpg")
     latin = os.fsencode(tmp_path) + b"/\xe9.png"
@@ -474,7 +491,7 @@ def test_a_bad_file_is_an_error_beside_the_answers(
     assert search(str(bad)) == 1
     _, row = capsys.readouterr().out.splitlines()
     assert row.split()[:4] == [str(bad), "error", "-", "-"]
-    with pytest.raises(ValueError, match="must be images, got .*bad.webp: "):
+    with pytest.raises(ValueError, match="must be images that .*bad.webp: "):
         products.search([image, bad])
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import importlib.util
 import json
 import re
+import types
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ import tensorflow as tf
 from etils import epath
 
 from supcon_tf import gallery
+from supcon_tf.disk import files
+from supcon_tf.gallery import indexing
 from tests import processes as tests_processes
 from tests.faults import processes
 from tests.gallery import galleries
@@ -54,8 +57,8 @@ def test_a_gallery_in_a_bucket_is_opened(tmp_path, monkeypatch):
     monkeypatch.setattr(type(epath.backend.tf_backend), "gfile", Gfile())
     shelf = galleries.lettered("abc")
     shelf.save("gs://bucket/a")
-    assert galleries.equal(gallery.open_gallery("gs://bucket/a"), shelf)
-    gallery.store.check_digests("gs://bucket/a")
+    opened = gallery.open_gallery("gs://bucket/a", check_digests=True)
+    assert galleries.equal(opened, shelf)
 
 
 def test_a_gallery_that_another_process_changed_is_not_overwritten(tmp_path):
@@ -85,6 +88,27 @@ def test_a_gallery_that_changes_while_it_is_opened_is_opened_anew(
 
     monkeypatch.setattr(gallery.store, "_check_size", check_late)
     opened = gallery.open_gallery(tmp_path / "a")
+    assert opened.version == 2 and galleries.equal(opened, larger)
+
+
+def test_a_gallery_that_changes_while_it_is_checked_is_opened_anew(
+    tmp_path, monkeypatch
+):
+    """As an export opens a gallery while another process adds rows."""
+    galleries.lettered("ab").save(tmp_path / "a")
+    larger, digest = galleries.lettered("abc"), files.digest
+
+    def digest_late(path):
+        if path.parent.name == "1":  # another process is faster
+            larger.save(tmp_path / "a", overwrite=True)
+        return digest(path)
+
+    monkeypatch.setattr(files, "digest", digest_late)
+    run = types.SimpleNamespace(
+        files=types.SimpleNamespace(galleries=epath.Path(tmp_path)),
+        identity=galleries.CHECKPOINT,
+    )
+    opened = indexing.open_of_run(run, "a")
     assert opened.version == 2 and galleries.equal(opened, larger)
 
 
@@ -251,14 +275,15 @@ def test_damage_is_a_single_line(tmp_path, name, damage, message):
 
 def test_a_flipped_byte_is_noticed_before_a_change(tmp_path):
     galleries.lettered("abc").save(tmp_path / "a")
-    gallery.store.check_digests(tmp_path / "a")
+    gallery.open_gallery(tmp_path / "a", check_digests=True)
     record = json.loads((tmp_path / "a" / "1" / "gallery.json").read_text())
     assert record["made_of"] == galleries.CHECKPOINT
     names = {"representations.npy", "labels.npy", "digests.npy", "ids.json"}
     assert {*record["files"]} == names
     flip(tmp_path / "a" / "1" / "representations.npy")
+    gallery.open_gallery(tmp_path / "a")
     with pytest.raises(ValueError, match="as it was written, but it differs"):
-        gallery.store.check_digests(tmp_path / "a")
+        gallery.open_gallery(tmp_path / "a", check_digests=True)
 
 
 KILLED = """

@@ -113,6 +113,18 @@ def test_anchor_without_positives_has_loss_and_gradient_zero():
             "`contrast_labels` must be given with",
         ),
         ({"labels": None, "contrast_labels": [1]}, "must come with `labels`"),
+        (
+            {"labels": None, "positives": "all"},
+            "`labels` must be given with `positives` or .*, got all without",
+        ),
+        (
+            {
+                "labels": None,
+                "positive_mask": np.eye(4),
+                "unsupervised_classes": (1,),
+            },
+            r"`labels` must be given .* got \(1,\) without",
+        ),
         ({"contrast_mask": [True]}, "no longer than the 0 contrasts, got 1"),
         ({"contrast_mask": [1.0]}, "must be .queued. bool, got float32 of"),
         ({"projections": np.ones([4, 2, 2, 2])}, "the view axis is second"),

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from supcon_tf import distribute
 from supcon_tf.losses import streaming, strips
@@ -48,6 +49,29 @@ def test_two_replicas_equal_one_device(
     ]
     expected = map(np.concatenate, zip(*expected, strict=True))
     vectors.assert_close(results, expected)
+
+
+@pytest.mark.slow(but=["streamed", "windows", "rank"])
+@pytest.mark.parametrize("name", vectors.CONTRASTIVE)
+def test_a_replica_may_have_no_samples(mirrored_strategy, name, monkeypatch):
+    """As in `fit`, of the last samples of an epoch; no shape is static."""
+    monkeypatch.setattr(strips, "_WIDTHS", (4,))
+    monkeypatch.setattr(streaming, "_TILE_ROWS", 3)
+    loss = vectors.make_loss(name)
+    batch = (
+        vectors.unit([7, 2, 4], seed=6, dtype=np.float32),
+        vectors.labels_for(name),
+        np.arange(1, 8, dtype=np.float32),
+    )
+
+    def step(z, labels, weights):
+        if not tf.executing_eagerly():
+            z = tf.compat.v1.placeholder_with_default(z, [None, 2, 4])
+        return vectors.value_and_gradient(lambda z: loss(labels, z), z, weights)
+
+    parts = [slice(0, 7), slice(7, 7)]
+    results = vectors.on_two_replicas(mirrored_strategy, step, parts, *batch)
+    vectors.assert_close(results, step(*batch))
 
 
 def test_the_gradient_exchanges_three_numbers_per_row(monkeypatch):

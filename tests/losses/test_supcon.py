@@ -171,6 +171,8 @@ def test_options_that_do_not_go_together_are_refused():
             losses.SupConLoss(**options)
     with pytest.raises(ValueError, match="`spread` must be 0 with one view"):
         losses.supcon_loss(z[:, :1], [0, 1, 0, 1], spread=0.5)
+    with pytest.raises(ValueError, match="`unsupervised_classes` must be empt"):
+        losses.supcon_loss(z[:, :1], [0, 1, 0, 1], unsupervised_classes=(1,))
 
 
 @pytest.mark.parametrize("formulation", vectors.FORMULATIONS)

@@ -50,6 +50,17 @@ def test_calibration_by_hand():
     assert certain["nll"] == pytest.approx(-np.log(1e-12))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bounds_are_in_the_precision_of_the_probabilities(dtype):
+    """float32 0.7 is below 0.7 in float64, and 0.2 is above 1/5."""
+    scores, labels = np.array([[0.7], [0.2], [0.1]], dtype), [[1], [1], [0]]
+    summary = measures.multi_label_summary(scores, labels, 5, threshold=0.7)
+    assert summary["per_class_recall"] == [0.5]
+    # The two lower ones share the first bin.
+    ece = (abs(0.15 - 0.5) * 2 + (1 - 0.7)) / 3
+    assert summary["ece"] == pytest.approx(ece)
+
+
 def test_a_label_without_examples():
     scores, labels = [[0.9, 0.2], [0.1, 0.1]], [[1, 0], [0, 0]]
     summary = measures.multi_label_summary(scores, labels)

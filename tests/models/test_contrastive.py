@@ -91,6 +91,27 @@ def test_rank_is_checked():
         model(_views()[..., :1])
 
 
+def test_a_replica_may_have_no_samples(mirrored_strategy):
+    """The second of two, in the last step of five samples by four.
+
+    Without convolutions: those of oneDNN fail on no images.
+    """
+    with mirrored_strategy.scope():
+        mean, dense = keras.layers.GlobalAveragePooling2D(), _dense()
+        model = models.SupConModel(
+            models.as_encoder(keras.Sequential([mean, dense])),
+            models.ProjectionHead(8),
+            layers.classifier(2),
+            0.5,
+        )
+        model.compile("sgd", losses.SupConLoss(), losses.diagnostics())
+    samples = _views(5), np.array([0, 0, 1, 1, 0])
+    data = tf.data.Dataset.from_tensor_slices(samples).batch(4)
+    history = model.fit(data, verbose=0).history
+    assert all(map(np.isfinite, sum(history.values(), [])))
+    assert all(np.isfinite(weight).all() for weight in model.get_weights())
+
+
 def test_batch_norm_is_synchronized_on_replicas_alone(mirrored_strategy):
     """What synchronization is worth, losses/test_replicas.py shows."""
     for strategy in (tf.distribute.get_strategy(), mirrored_strategy):

@@ -201,6 +201,25 @@ def test_runs_of_one_name_are_told_apart(runs, tmp_path):
     assert "<h1>many/linear and supcon/linear</h1>" in text
 
 
+def test_the_working_directory_and_a_run_given_twice_have_names(
+    tmp_path, monkeypatch
+):
+    stage = tmp_path / "mine" / "linear"
+    stage.mkdir(parents=True)
+    (tmp_path / "mine" / "settings.flags").write_text("--epochs=3\n")
+    (stage / "settings.flags").write_text("--name=linear\n")
+    for folder, paths, title in (
+        ("mine", ["."], "mine"),
+        ("mine", ["linear"], "mine/linear"),
+        ("mine/linear", ["."], "mine/linear"),
+        ("mine/linear", [".."], "mine"),
+        ("mine", [".", tmp_path / "mine"], "mine (1) and mine (2)"),
+    ):
+        monkeypatch.chdir(tmp_path / folder)
+        page = reports.write_report(paths, tmp_path / "report.html")
+        assert f"<h1>{title}</h1>" in page.read_text()
+
+
 def test_broken_rules_are_named(runs, tmp_path):
     many, file = runs["many"], tmp_path / "report.html"
     with pytest.raises(ValueError, match="`runs` must name at least one"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import pathlib
 import re
 
@@ -220,6 +221,19 @@ def test_a_tilde_of_a_path_is_expanded(tmp_path, monkeypatch):
         config.PretrainSettings("~no0/x")
 
 
+def test_an_address_of_the_web_is_no_path():
+    address = "https://a.org/b.h5"
+    rule = "must be of this machine, .* download it first, got https://a.org/b"
+    with pytest.raises(ValueError, match=f"--weights {rule}"):
+        config.PretrainSettings("x", weights=address)
+    with pytest.raises(ValueError, match=f"--images {rule}"):
+        config.PredictSettings("x", images=("a.png", address))
+    options = {"dataset": "mine:load", "data_dir": address}
+    assert config.PretrainSettings("x", **options).data_dir == address
+    with pytest.raises(ValueError, match=f"--data_dir {rule}"):
+        config.PretrainSettings("x", data_dir=address)
+
+
 def test_a_name_with_a_comma_in_a_list_of_files_is_quoted():
     parsed = parse(config.PredictSettings, '--images="a,b.jpg",c d.jpg')
     assert parsed.images == ("a,b.jpg", "c d.jpg")
@@ -253,6 +267,9 @@ BROKEN = [
     ({"dataset": "digits", "data_dir": "x"}, "--data_dir must be left .*x"),
     ({"horizontal_flip": 1}, "--horizontal_flip must be bool, got 1"),
     ({"warp_probability": 1.5}, "must be at most 1, got 1.5"),
+    # Many a rule holds for them, and no step counts so many epochs.
+    ({"decay_epochs": math.inf}, "--decay_epochs must be finite, got inf"),
+    ({"image_mean": (0.5, math.nan, 0.5)}, "must be finite, got 0.5,nan,0.5"),
     ({"formulation": "mean"}, "--formulation must be one of out, in, got"),
     ({"crop_area": (0.5,)}, "--crop_area must be empty or two numbers"),
     ({"epochs": 5, "warmup_epochs": 10}, "at most --epochs, got 10 and 5"),

@@ -203,6 +203,10 @@ def test_an_unusual_stem_has_a_note(tiny_settings, capsys, stem, size, note):
         ({"image_size": None}, "--image_size must be given"),
         ({"images_per_class": 2}, "has at most the 3 classes of folder"),
         ({"unsupervised_classes": ("x",)}, "must be some of bright, dark, mid"),
+        (
+            {"unsupervised_classes": ("mid",), "num_views": 1},
+            "--num_views must be at least 2 with --unsupervised_classes",
+        ),
     ],
 )
 def test_wrong_settings_begin_no_run(tiny_settings, tmp_path, options, message):
