@@ -134,7 +134,8 @@ def encode(
                 rows.flush()
                 np.save(partial / run_files.ENCODED_LABELS, labels)
                 files.write_json(partial / run_files.ENCODED_RECORD, record)
-            arrays = _read(directory, record)
+                # Here: another evaluation may replace the directory next.
+                arrays = _read(partial, record)
     return EncodedSplit(
         source, *arrays, run.image_size, source_positions=positions
     )
