@@ -559,8 +559,11 @@ class RunDirectory:
         if ids is None:
             return
         train_ids = self._trained_on()
-        # An image may have moved into a test folder after the training.
-        seen = {i for i in ids if {i, i.partition("/")[2]} & train_ids}
+        seen = train_ids.intersection(ids)
+        # An image may have moved into a test folder after the training. The
+        # folders in a list are those of the user.
+        if self.flags().get("dataset") != "manifest":
+            seen |= {i for i in ids if i.partition("/")[2] in train_ids}
         exceptions.require(
             not seen,
             f"the test images must be none that {self.path} was trained on",
