@@ -609,17 +609,19 @@ class RunDirectory:
         return set(record.get("trained_on", ()))
 
     def check_same(
-        self, run_settings: settings.Settings, recorded: settings.Settings
+        self,
+        run_settings: settings.Settings,
+        recorded: settings.Settings,
+        is_finished: bool = False,
     ) -> None:
         """Raises ValueError unless the recorded settings equal these.
 
         Settings that do not change the result may differ, and some may grow;
-        see `resumable` and `grows` of `settings.setting`.
+        see `settings.changes`, also for a run that is finished.
         """
         moved = moved_data(vars(recorded), run_settings.run_dir)
-        differences = settings.changes(
-            dataclasses.replace(recorded, **moved), run_settings
-        )
+        recorded = dataclasses.replace(recorded, **moved)
+        differences = settings.changes(recorded, run_settings, is_finished)
         if differences:
             raise exceptions.InvalidValue(
                 f"--resume must come with the settings of {self.path}, got "
