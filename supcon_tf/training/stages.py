@@ -8,7 +8,14 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from supcon_tf import config, data, exceptions, models, run_files
+from supcon_tf import (
+    config,
+    data,
+    distribute,
+    exceptions,
+    models,
+    run_files,
+)
 from supcon_tf.keras_2 import keras
 from supcon_tf.training import (
     builders,
@@ -213,7 +220,10 @@ def _linear_images(
     """The training images of a run, which must have a checkpoint."""
     run.check_split()
     run.checkpoint  # noqa: B018 - raises if there is none
-    images = run.source("train", devices.file_shard(settings, strategy))
+    shard = devices.file_shard(settings, strategy)
+    if settings.views_are_constant:  # every worker trains alone, on all images
+        shard = None
+    images = run.source("train", shard)
     _check_learnable(images)
     exceptions.require(
         not images.is_multi_label
@@ -253,7 +263,8 @@ def _fit_on_representations(
 ) -> None:
     """Trains on representations, which are constant without augmentation.
 
-    The training takes seconds, and is saved at its end alone.
+    The training takes seconds, and is saved at its end alone. Several workers
+    do the same, and the chief saves.
     """
     settings, images = job.settings, job.train
     with data.reading(lambda: (images,)):
@@ -285,7 +296,9 @@ def _fit_on_representations(
             checkpoints.Progress(
                 settings.epochs * steps, steps, made_of=made_of
             ),
+            is_chief=distribute.is_chief(job.strategy),
         )
+        devices.wait_for_all(job.strategy)
 
 
 def _compile(
