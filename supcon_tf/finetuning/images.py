@@ -119,9 +119,24 @@ def _network_fields(
             f"none for {settings.architecture}",
         )
         fields["weights"] = _WEIGHTS[library]
-    if recorded is not None and not settings.learning_rates:
-        fields["learning_rates"] = recorded.learning_rates
+    if recorded is not None:
+        fields |= _kept_fields(settings, recorded)
     return fields | initial.inherited(settings, run, recorded)
+
+
+def _kept_fields(
+    settings: config.FinetuneSettings, recorded: config.FinetuneSettings
+) -> dict[str, object]:
+    """The learning rates and epochs that a resumed run keeps.
+
+    The same command goes on with those that --minutes had left.
+    """
+    rates = settings.learning_rates or recorded.learning_rates
+    epochs = settings.epochs
+    if settings.minutes is not None:
+        rates = rates[: len(recorded.learning_rates)]
+        epochs = min(epochs, recorded.epochs)
+    return {"learning_rates": rates, "epochs": epochs}
 
 
 def _splits(
@@ -189,7 +204,8 @@ def _within_minutes(
 ) -> jobs.Job[config.FinetuneSettings]:
     """The job with the epochs and learning rates that --minutes allows.
 
-    Prints the estimate. `seconds` is the time of one image's representation.
+    A resumed run keeps its own. Prints the estimate. `seconds` is the time of
+    one image's representation.
     """
     settings, num_images = job.settings, job.train_part.num_examples
     rates = settings.learning_rates or settings.DEFAULT_RATES
@@ -198,7 +214,8 @@ def _within_minutes(
         epochs = settings.default_epochs(num_images)
     num_views = num_images * (1 if settings.objective == "ce" else 2)
     epoch_minutes = seconds * num_views * _STEP_COST / 60
-    if settings.minutes is not None:
+    # A resumed run has recorded what was left, however long it takes by now.
+    if settings.minutes is not None and job.recorded is None:
         num_epochs = int(settings.minutes / epoch_minutes)
         if num_epochs < len(rates) * min(epochs, settings.LEAST_EPOCHS):
             rates = rates[:1]

@@ -11,9 +11,9 @@ import types
 import numpy as np
 import pytest
 
-from supcon_tf import config, evaluation, finetuning
+from supcon_tf import config, data, evaluation, exceptions, finetuning
 from supcon_tf.finetuning import candidates, images, tuning
-from supcon_tf.training import representations, runs
+from supcon_tf.training import jobs, materials, representations, runs
 from supcon_tf.transfer import linear_probe
 from tests import forks, workers
 from tests import runs as shared_runs
@@ -119,6 +119,28 @@ def test_no_minutes_leave_the_network_frozen(frozen_run):
     assert record["validation_images"] == 21
     recorded = frozen_run.recorded(config.FinetuneSettings)
     assert recorded.epochs == 0 and recorded.minutes is None
+
+
+def test_a_run_of_some_minutes_goes_on_with_its_own_epochs():
+    """However long a representation takes by now."""
+    asked = config.FinetuneSettings(
+        "x", data_dir="y", minutes=1.0, epochs=20, learning_rates=(0.01, 0.1)
+    )
+    recorded = dataclasses.replace(
+        asked, minutes=None, epochs=5, learning_rates=(0.01,)
+    )
+    kept = dataclasses.replace(asked, **images._kept_fields(asked, recorded))
+    train_part = types.SimpleNamespace(num_examples=100)
+    job = jobs.Job(kept, None, None, None, train_part, recorded=recorded)
+    resumed = images._within_minutes(job, seconds=1e9).settings
+    for settings in (kept, resumed):
+        assert (settings.epochs, settings.learning_rates) == (5, (0.01,))
+    new = dataclasses.replace(job, recorded=None)
+    assert images._within_minutes(new, seconds=1e9).settings.epochs == 0
+    # What is no part of the record is refused later.
+    fewer = dataclasses.replace(asked, epochs=3, learning_rates=(0.1,))
+    expected = {"epochs": 3, "learning_rates": (0.1,)}
+    assert images._kept_fields(fewer, recorded) == expected
 
 
 def test_the_classifier_is_fitted_to_all_training_images(
@@ -329,6 +351,7 @@ def test_a_penalty_is_the_best_of_all_though_weak_ones_are_not_tried(
         lambda self, *args: strengths.append(args[2]) or fit(self, *args),
     )
     candidate = judge.candidate("frozen")
+    assert candidate.losses.dtype == np.float64
     assert 3 <= len(strengths) < len(candidates._STRENGTHS)
     scale = np.square(rows[:120]).sum(axis=1).mean()
     losses = {}
