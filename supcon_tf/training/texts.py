@@ -76,14 +76,8 @@ def finetune_text(settings: config.FinetuneTextSettings) -> None:
         job.settings.checkpoint_every,
     )
     measures = [ModelFiles(job.run, job.tokenizer), best]
-    sentences_of_best = materials.fingerprints(job.validation)["images"]
-    loop.fit(
-        job,
-        model,
-        batches,
-        measures=measures,
-        made_of={"validation": sentences_of_best},
-    )
+    made_of = materials.validation(job.validation)
+    loop.fit(job, model, batches, measures=measures, made_of=made_of)
     console.print_line("best", job.run.best_checkpoint())
 
 

@@ -296,6 +296,39 @@ def test_the_split_that_is_timed_is_traced_before(count, first):
     assert represented == [parts[first], parts[0]]
 
 
+def test_a_training_goes_on_with_the_same_validation_images(
+    image_folder, tmp_path, monkeypatch
+):
+    """They choose among epochs of before and after."""
+    parts = [
+        data.load("folder", split, str(image_folder))
+        for split in ("train", "test")
+    ]
+    search = object.__new__(tuning.Tuning)
+    search.model, search._steps = None, 1
+    search.job = types.SimpleNamespace(
+        settings=types.SimpleNamespace(learning_rates=(0.1,)),
+        strategy=None,
+        train_part=parts[0],
+        validation=parts[1],
+    )
+    settings = shared_runs.image_settings(tmp_path / "run", image_folder)
+    monkeypatch.setattr(search, "_restart", lambda frozen: None)
+    monkeypatch.setattr(search, "_stage_1_settings", lambda number: settings)
+    monkeypatch.setattr(tuning.builders, "compile_model", lambda *_: None)
+    records = []
+
+    def fit(*_, made_of=None, **options):
+        records.append(made_of)
+        raise FloatingPointError  # nothing is trained here
+
+    monkeypatch.setattr(tuning.loop, "fit", fit)
+    with pytest.raises(FloatingPointError):
+        search.train(0, None)
+    digest = materials.fingerprints(parts[1])["images"]
+    assert records == [{"validation": digest}]
+
+
 def test_too_few_images_and_lost_weights_are_refused(
     settings, image_folder, tmp_path
 ):
