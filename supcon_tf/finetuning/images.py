@@ -79,11 +79,11 @@ def finetune_images(
     job = jobs.prepare(settings, _splits, decide=_network_fields)
     if ":" in job.settings.architecture:
         models.check_named(job.settings.architecture, job.settings.image_size)
-    with job.strategy.scope():
+    reading = data.reading(lambda: (job.train, job.validation))
+    with job.strategy.scope(), reading:
         _print_start(job)
         search = tuning.Tuning(job)
-        with data.reading(lambda: (job.train,)):
-            frozen = search.frozen()
+        frozen = search.frozen()
         # The time of a representation tells how many epochs fit --minutes.
         job = search.job = _within_minutes(job, search.seconds)
         opened = loop.open_run(job, materials.fingerprints(job.train))
@@ -189,7 +189,13 @@ def _hold_out(
         )
     # A network that was tuned on a copy of an image has learned its label.
     copies = len(subsets.duplicates(validation, train_part))
-    if 0 < copies < validation.num_examples:
+    exceptions.require(
+        copies < validation.num_examples,
+        "--data_dir must have validation images that are no copies of training "
+        "images",
+        f"copies alone, {copies:,}: remove them",
+    )
+    if copies:
         console.print_line(
             "duplicates",
             f"{copies:,} of {validation.num_examples:,} validation images are, "

@@ -82,6 +82,23 @@ def test_copies_of_training_images_do_not_choose(
     assert not shares[0].any() and not shares[1].any()
     held_out = after["train"].num_examples - after["train_part"].num_examples
     assert after["validation"].num_examples == held_out - count < held_out
+    shutil.copytree(photos / "train", photos / "val")
+    with pytest.raises(ValueError, match="got copies alone, 64: remove them"):
+        images._splits(
+            dataclasses.replace(settings, data_dir=str(photos)), None
+        )
+
+
+def test_a_file_that_is_lost_behind_the_trainings_is_named(
+    settings, image_folder, tmp_path, monkeypatch
+):
+    photos = shutil.copytree(image_folder, tmp_path / "photos")
+    file = photos / "train/dark/03.jpg"
+    monkeypatch.setattr(images, "_train_all", lambda *_: file.unlink() or [])
+    paths = {"run_dir": tmp_path / "run", "data_dir": photos}
+    texts = {name: str(path) for name, path in paths.items()}
+    with pytest.raises(exceptions.FileLost, match="03.jpg .not there"):
+        finetuning.finetune_images(dataclasses.replace(settings, **texts))
 
 
 def test_every_rate_is_trained_and_one_may_diverge():
