@@ -195,8 +195,12 @@ def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
     )
     stage = run.files.stage(settings.name)
     job = jobs.prepare(settings, functools.partial(_linear_images, run), stage)
-    size = run.settings.image_size
-    with job.strategy.scope():
+    size, strategy = run.settings.image_size, job.strategy
+    constant = settings.views_are_constant
+    if constant:  # one device of each worker trains, in seconds
+        device = strategy.extended.worker_devices[0]
+        strategy = tf.distribute.OneDeviceStrategy(device)
+    with strategy.scope():
         encoder = run.encoder
         # Another seed than stage 1: its classifier began with the same draw.
         keras.utils.set_random_seed(job.settings.seed + 1)
@@ -205,7 +209,6 @@ def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
         classifier.build((None, size, size, run.settings.channels))
         console.print_header(job.train, size, job.settings)
         console.print_line("encoder", run.checkpoint)
-    constant = settings.views_are_constant
     fit = _fit_on_representations if constant else _fit_on_views
     fit(job, classifier, size, {"encoder": run.identity})
     console.print_line("classifier", stage.latest_checkpoint())

@@ -264,6 +264,20 @@ def test_a_linear_stage_that_cannot_begin_leaves_nothing(
     assert not finished_run.stage("large").path.exists()
 
 
+def test_constant_views_are_the_same_on_several_replicas(
+    finished_run, mirrored_strategy, monkeypatch
+):
+    monkeypatch.setattr(
+        distribute, "make_strategy", lambda *_: mirrored_strategy
+    )
+    settings = shared_runs.linear_settings(
+        finished_run.path, name="replicas", strategy="mirrored", epochs=20
+    )
+    (*_, actual) = training.train_linear(settings).metrics()
+    (*_, expected) = finished_run.stage("linear").metrics()
+    assert actual["loss"] == pytest.approx(expected["loss"], rel=1e-3)
+
+
 def test_workers_of_constant_views_do_the_same_and_the_chief_saves(
     finished_run, monkeypatch
 ):
