@@ -333,6 +333,7 @@ def _print_start(job: jobs.Job[config.FinetuneSettings]) -> None:
     settings = job.settings
     console.print_header(job.train, settings.image_size, settings)
     console.print_duplicates(job.test, job.train)
+    console.print_choosing_copies(job.test, job.validation)
     console.print_line(
         "network",
         f"{settings.architecture}, weights of "

@@ -126,6 +126,7 @@ def _compiled_model(
     console.print_validation_copies(job.validation, train)
     if job.test:
         console.print_duplicates(job.test, train)
+        console.print_choosing_copies(job.test, job.validation)
     return model
 
 

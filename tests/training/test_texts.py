@@ -9,9 +9,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, data, run_files, text, training
+from supcon_tf import config, data, distribute, run_files, text, training
 from supcon_tf import settings as settings_module
-from supcon_tf.training import best_epoch, runs, sentences
+from supcon_tf.training import (
+    best_epoch,
+    checkpoints,
+    console,
+    runs,
+    sentences,
+)
 from tests import forks, workers
 from tests import runs as catalogue
 
@@ -95,6 +101,21 @@ def test_held_out_sentences_that_training_sees_are_named(
     printed = capsys.readouterr().out
     assert "2 of 3 validation texts are, byte for byte, training" in printed
     assert "1 of 2 test texts are, byte for byte, training texts" in printed
+
+
+def test_test_sentences_that_choose_the_epoch_are_named(capsys):
+    tokens = np.zeros([2, 4, 2], np.int32)
+    test, validation, other = (
+        data.from_tokens(
+            tokens, [0, 1], ["bad", "good"], ids=lines, texts=lines
+        )
+        for lines in (("a", "b"), ("b", "c"), ("d", "e"))
+    )
+    console.print_choosing_copies(test, other)
+    assert capsys.readouterr().out == ""
+    console.print_choosing_copies(test, validation)
+    line = "1 of 2 test texts are, byte for byte, validation texts: b; "
+    assert line in capsys.readouterr().out
 
 
 def test_resumed_runs_forget_later_best_epochs(tmp_path):
