@@ -141,6 +141,27 @@ def test_validation_that_is_not_finite_is_a_divergence(tmp_path):
         best.on_epoch_end(0, {})
 
 
+def test_workers_choose_an_epoch_by_the_figures_of_the_chief(
+    tmp_path, monkeypatch
+):
+    strategy, saved = tf.distribute.get_strategy(), []
+    monkeypatch.setattr(distribute, "chief_values", lambda *_: np.ones(2) / 2)
+    monkeypatch.setattr(
+        checkpoints, "save", lambda *args, **_: saved.append(args[2].step)
+    )
+    best = best_epoch.BestEpoch(
+        run_files.RunDirectory(tmp_path),
+        None,
+        lambda validation: (np.eye(2), np.arange(2)),
+        checkpoint_every=1,
+    )
+    best.set_model(types.SimpleNamespace(distribute_strategy=strategy))
+    logs = {}
+    best.on_epoch_end(0, logs)
+    assert logs == {"validation_accuracy": 0.5, "validation_loss": 0.5}
+    assert saved == [1]
+
+
 @pytest.mark.slow
 def test_a_test_file_may_come_later(text_folder, tmp_path):
     run_dir = tmp_path / "run"
