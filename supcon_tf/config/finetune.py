@@ -54,7 +54,8 @@ class FinetuneSettings(stages.PretrainSettings):
     and 0.01, as far as --minutes goes."""
     minutes: float | None = setting(None, above=0, recorded=False, common=True)
     """About how long the tuning may take on this machine: by fewer epochs, at
-    fewer rates, or without any. Default: as long as it takes."""
+    fewer rates, or without any; a resumed run keeps its own. Default: as long
+    as it takes."""
     epochs: int | None = setting(None, at_least=0, adaptive=True, common=True)
     """Epochs of each training; 0 leaves the network frozen. Default: 20, fewer
     of more than 500 images, 5 at least, as far as --minutes goes."""

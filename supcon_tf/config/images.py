@@ -75,7 +75,7 @@ class DataSettings(Settings):
     its file was changed."""
     skip_bad_images: bool = setting(False, common=True)
     """Skip and name images that cannot be read, instead of stopping."""
-    drop_duplicates: bool = setting(False, resumable=True)
+    drop_duplicates: bool = setting(False, resumable=True, measured=True)
     """Leave test images out that are, byte for byte, training images."""
 
     def __post_init__(self):

@@ -226,7 +226,8 @@ class LinearSettings(
     """Settings of tools/train_linear.py, stage 2.
 
     Data and encoder are those of the pretraining in run_dir. Without random
-    crop, flip and augmentation the representations are computed only once.
+    crop, flip and augmentation the representations are computed only once, on
+    one device.
     """
 
     LARGEST_BATCH = 512

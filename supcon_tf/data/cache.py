@@ -90,10 +90,11 @@ def _load(name: str | None, columns: Columns) -> tuple[np.ndarray, Columns]:
         with np.load(path) as arrays:
             stored = {column: arrays[column] for column in columns}
             keys = arrays["keys"]
-        os.utime(path)  # read last
-        return keys, stored
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return np.zeros(0, np.uint64), nothing  # images are inspected again
+    with contextlib.suppress(OSError):  # in a folder of another user
+        os.utime(path)  # read last
+    return keys, stored
 
 
 def _find(

@@ -40,8 +40,9 @@ def load_folder(
     )
     splits, folder = _split_folders(data_dir), ""
     exceptions.require(
-        split != "validation" or _has_validation(splits),
-        "`data_dir` must hold train, test and val for the split validation",
+        split != "validation" or _has_validation(data_dir, splits),
+        "`data_dir` must hold classes of train, test and val for the split "
+        "validation",
         f"{', '.join(splits.values()) or 'none of them'} in {data_dir}",
     )
     exceptions.require(
@@ -149,12 +150,16 @@ def has_splits(data_dir: str) -> bool:
 
 
 def has_validation(data_dir: str) -> bool:
-    """Whether there are folders of train, test and val."""
-    return os.path.isdir(data_dir) and _has_validation(_split_folders(data_dir))
+    """Whether there is a folder val that is not the test split."""
+    return os.path.isdir(data_dir) and _has_validation(
+        data_dir, _split_folders(data_dir)
+    )
 
 
-def _has_validation(splits: dict[str, str]) -> bool:
-    return {"train", "test", "val"} <= {*splits}
+def _has_validation(data_dir: str, splits: dict[str, str]) -> bool:
+    # The test images of a competition have no classes.
+    are_there = {"train", "test", "val"} <= {*splits}
+    return are_there and bool(_class_folders(data_dir, splits["test"]))
 
 
 def _split_folders(data_dir: str) -> dict[str, str]:

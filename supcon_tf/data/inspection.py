@@ -8,10 +8,11 @@ again.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from supcon_tf import exceptions
@@ -67,6 +68,11 @@ class Inspection(NamedTuple):
         sides = np.unique(self.sides)
         return int(sides[0]) if len(sides) == 1 else None
 
+    def fill(self, positions: npt.ArrayLike, rows: Iterable[object]) -> None:
+        """Fills the rows at positions, by the columns of other rows."""
+        for values, column in zip(self, rows, strict=True):
+            values[positions] = column
+
     def part(self, chosen: np.ndarray) -> Inspection:
         """The rows of some images, by a mask or by positions."""
         return Inspection(*(values[chosen] for values in self))
@@ -74,8 +80,7 @@ class Inspection(NamedTuple):
     def spread(self, positions: np.ndarray, count: int) -> Inspection:
         """`count` rows with these at `positions`; the others are no images."""
         inspection = _empty_rows(count)
-        for values, rows in zip(inspection, self, strict=True):
-            values[positions] = rows
+        inspection.fill(positions, self)
         return inspection
 
 
@@ -115,10 +120,13 @@ def inspect(
         was_read = inspected.is_image.copy()
         bad = np.flatnonzero(~was_read)
         for position, record in records(bad) if len(bad) else ():
-            # A file that cannot be read now may be readable later.
+            # A file that cannot be read now may be readable later, or was not
+            # readable before.
             with contextlib.suppress(tf.errors.OpError):
-                inspected.digests[position] = digest(read(record))
+                contents = read(record)
+                inspected.digests[position] = digest(contents)
                 was_read[position] = True
+                inspected.fill(position, _probe(contents))
         cache.write(name, keys[was_read], inspected.part(was_read)._asdict())
     return inspected
 
@@ -212,8 +220,7 @@ def _decode_all(
             "checking images",
             lambda batch: len(batch[0]),
         ):
-            for column, chunk_values in zip(inspection, values, strict=True):
-                column[positions] = chunk_values
+            inspection.fill(positions, values)
     except tf.errors.OpError as error:
         raise exceptions.InvalidValue(
             "the files of the images must be whole, got "

@@ -105,7 +105,8 @@ def read_index(
             "write the files from a list with a column labels, by tools/"
             "make_tfrecords.py"
         )
-    with contextlib.suppress(OSError):
+    # The directory may be read-only, also where it is remote.
+    with contextlib.suppress(OSError, tf.errors.OpError):
         index.write(directory)
     return index
 
@@ -389,10 +390,11 @@ def _check_weights(
             "split, or in none",
             f"{len(values)} of {count} ({split})",
         )
+        are_weights = all(0 <= value < math.inf for value in values)
         exceptions.require(
-            not values or (min(values) >= 0 < max(values) < math.inf),
+            not values or (are_weights and any(values)),
             f"{directory} must have weights of 0 or more, some above 0",
-            f"{min(values, default=0)} to {max(values, default=0)} ({split})",
+            f"{np.min(values or 0)} to {np.max(values or 0)} ({split})",
         )
     return {split: values for split, values in weights.items() if values}
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import tensorflow as tf
 
-from supcon_tf import config, data
+from supcon_tf import config, data, exceptions
 from supcon_tf.augment import (
     color,
     geometry,
@@ -213,8 +213,13 @@ def _whole(source: data.Source, size: int) -> data.Source:
 def _images(
     settings: config.ShowAugmentSettings, strategy: tf.distribute.Strategy
 ) -> dict[str, data.Source]:
-    """The training images."""
+    """The training images; raises ValueError for others than RGB bytes."""
     source = _photographs(settings) or input_pipeline.source(settings, "train")
+    exceptions.require(
+        source.dtype == tf.uint8 and source.channels == 3,
+        "`dataset` must have RGB images of bytes, as operations take them",
+        f"{source.channels} channels of {source.dtype.name}",
+    )
     return {"train": source}
 
 

@@ -134,7 +134,8 @@ def encode(
                 rows.flush()
                 np.save(partial / run_files.ENCODED_LABELS, labels)
                 files.write_json(partial / run_files.ENCODED_RECORD, record)
-            arrays = _read(directory, record)
+                # Here: another evaluation may replace the directory next.
+                arrays = _read(partial, record)
     return EncodedSplit(
         source, *arrays, run.image_size, source_positions=positions
     )
@@ -184,5 +185,6 @@ def reduced(images: tf.Tensor | np.ndarray, side: int) -> np.ndarray:
     resized = tf.image.resize(  # [n, side, side, channels] float32
         images, [side, side], method="area"
     )
-    pixels = tf.cast(tf.round(resized), tf.uint8)
+    # Pixels of floats may lie outside of 0..255.
+    pixels = tf.saturate_cast(tf.round(resized), tf.uint8)
     return tf.broadcast_to(pixels, [*pixels.shape[:3], 3]).numpy()

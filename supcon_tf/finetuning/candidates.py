@@ -127,7 +127,8 @@ class Judge:
 
 def _losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     likelihoods = probabilities[np.arange(len(labels)), labels]
-    return -np.log(np.maximum(likelihoods, np.finfo(np.float32).tiny))
+    likelihoods = np.maximum(likelihoods, np.finfo(np.float32).tiny)
+    return -np.log(likelihoods, dtype=np.float64)
 
 
 def mean_weights(

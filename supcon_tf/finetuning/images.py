@@ -79,11 +79,11 @@ def finetune_images(
     job = jobs.prepare(settings, _splits, decide=_network_fields)
     if ":" in job.settings.architecture:
         models.check_named(job.settings.architecture, job.settings.image_size)
-    with job.strategy.scope():
+    reading = data.reading(lambda: (job.train, job.validation))
+    with job.strategy.scope(), reading:
         _print_start(job)
         search = tuning.Tuning(job)
-        with data.reading(lambda: (job.train,)):
-            frozen = search.frozen()
+        frozen = search.frozen()
         # The time of a representation tells how many epochs fit --minutes.
         job = search.job = _within_minutes(job, search.seconds)
         opened = loop.open_run(job, materials.fingerprints(job.train))
@@ -119,9 +119,24 @@ def _network_fields(
             f"none for {settings.architecture}",
         )
         fields["weights"] = _WEIGHTS[library]
-    if recorded is not None and not settings.learning_rates:
-        fields["learning_rates"] = recorded.learning_rates
+    if recorded is not None:
+        fields |= _kept_fields(settings, recorded)
     return fields | initial.inherited(settings, run, recorded)
+
+
+def _kept_fields(
+    settings: config.FinetuneSettings, recorded: config.FinetuneSettings
+) -> dict[str, object]:
+    """The learning rates and epochs that a resumed run keeps.
+
+    The same command goes on with those that --minutes had left.
+    """
+    rates = settings.learning_rates or recorded.learning_rates
+    epochs = settings.epochs
+    if settings.minutes is not None:
+        rates = rates[: len(recorded.learning_rates)]
+        epochs = min(epochs, recorded.epochs)
+    return {"learning_rates": rates, "epochs": epochs}
 
 
 def _splits(
@@ -174,7 +189,13 @@ def _hold_out(
         )
     # A network that was tuned on a copy of an image has learned its label.
     copies = len(subsets.duplicates(validation, train_part))
-    if 0 < copies < validation.num_examples:
+    exceptions.require(
+        copies < validation.num_examples,
+        "--data_dir must have validation images that are no copies of training "
+        "images",
+        f"copies alone, {copies:,}: remove them",
+    )
+    if copies:
         console.print_line(
             "duplicates",
             f"{copies:,} of {validation.num_examples:,} validation images are, "
@@ -189,7 +210,8 @@ def _within_minutes(
 ) -> jobs.Job[config.FinetuneSettings]:
     """The job with the epochs and learning rates that --minutes allows.
 
-    Prints the estimate. `seconds` is the time of one image's representation.
+    A resumed run keeps its own. Prints the estimate. `seconds` is the time of
+    one image's representation.
     """
     settings, num_images = job.settings, job.train_part.num_examples
     rates = settings.learning_rates or settings.DEFAULT_RATES
@@ -198,7 +220,8 @@ def _within_minutes(
         epochs = settings.default_epochs(num_images)
     num_views = num_images * (1 if settings.objective == "ce" else 2)
     epoch_minutes = seconds * num_views * _STEP_COST / 60
-    if settings.minutes is not None:
+    # A resumed run has recorded what was left, however long it takes by now.
+    if settings.minutes is not None and job.recorded is None:
         num_epochs = int(settings.minutes / epoch_minutes)
         if num_epochs < len(rates) * min(epochs, settings.LEAST_EPOCHS):
             rates = rates[:1]
@@ -310,6 +333,7 @@ def _print_start(job: jobs.Job[config.FinetuneSettings]) -> None:
     settings = job.settings
     console.print_header(job.train, settings.image_size, settings)
     console.print_duplicates(job.test, job.train)
+    console.print_choosing_copies(job.test, job.validation)
     console.print_line(
         "network",
         f"{settings.architecture}, weights of "

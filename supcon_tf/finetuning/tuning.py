@@ -21,6 +21,7 @@ from supcon_tf.training import (
     input_pipeline,
     jobs,
     loop,
+    materials,
     representations,
 )
 
@@ -116,7 +117,10 @@ class Tuning:
         )
         training = jobs.Job(settings, run, self.job.strategy, train_part)
         batches = input_pipeline.cached_views(settings, train_part)
-        loop.fit(training, self.model, batches, measures=[best])
+        made_of = materials.validation(self.job.validation)
+        loop.fit(
+            training, self.model, batches, measures=[best], made_of=made_of
+        )
         name = f"tuned at {settings.learning_rate:g}"
         last = self.judge.candidate(name, number)
         networks = [last, *self._means(frozen, last)]

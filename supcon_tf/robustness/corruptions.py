@@ -57,14 +57,19 @@ class CorruptedImages:
     Raises:
       ImportError: the extra `corruptions` is not installed and needed.
       RuntimeError: a corrupted set of TFDS could not be prepared.
-      ValueError: the images are too small or too few, or a corrupted set of
-        TFDS is not there or not one of the test images.
+      ValueError: the images are floats, too small or too few, or a corrupted
+        set of TFDS is not there or not one of the test images.
     """
 
     def __init__(self, settings: config.EvaluateSettings, run: runs.Run):
         self._settings = settings
         self._run = run
         self._test = run.source("test")
+        exceptions.require(
+            self._test.dtype == np.uint8,
+            "--corruptions must be none for images that are no bytes",
+            settings.corruptions,
+        )
         self._size = run.settings.image_size
         self._positions = self._draw()
         self._is_generated = settings.corruptions == "generated"

@@ -561,8 +561,11 @@ class RunDirectory:
         if ids is None:
             return
         train_ids = self._trained_on()
-        # An image may have moved into a test folder after the training.
-        seen = {i for i in ids if {i, i.partition("/")[2]} & train_ids}
+        seen = train_ids.intersection(ids)
+        # An image may have moved into a test folder after the training. The
+        # folders in a list are those of the user.
+        if self.flags().get("dataset") != "manifest":
+            seen |= {i for i in ids if i.partition("/")[2] in train_ids}
         exceptions.require(
             not seen,
             f"the test images must be none that {self.path} was trained on",
@@ -608,17 +611,19 @@ class RunDirectory:
         return set(record.get("trained_on", ()))
 
     def check_same(
-        self, run_settings: settings.Settings, recorded: settings.Settings
+        self,
+        run_settings: settings.Settings,
+        recorded: settings.Settings,
+        is_finished: bool = False,
     ) -> None:
         """Raises ValueError unless the recorded settings equal these.
 
         Settings that do not change the result may differ, and some may grow;
-        see `resumable` and `grows` of `settings.setting`.
+        see `settings.changes`, also for a run that is finished.
         """
         moved = moved_data(vars(recorded), run_settings.run_dir)
-        differences = settings.changes(
-            dataclasses.replace(recorded, **moved), run_settings
-        )
+        recorded = dataclasses.replace(recorded, **moved)
+        differences = settings.changes(recorded, run_settings, is_finished)
         if differences:
             raise exceptions.InvalidValue(
                 f"--resume must come with the settings of {self.path}, got "

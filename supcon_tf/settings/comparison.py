@@ -39,8 +39,8 @@ def changes(
 
     Settings of one command alone, or that a resumed run may change, are
     ignored: see `recorded`, `resumable` and `grows` of `setting`. A finished
-    run is not resumed: nothing grows, and a resumable path may change only
-    where files have moved.
+    run is not resumed: nothing grows, what its results depend on stays, and a
+    resumable path may change only where files have moved.
     """
     texts = []
     for field in dataclasses.fields(after):
@@ -50,8 +50,9 @@ def changes(
             continue
         may_change = rules["resumable"] or (rules["grows"] and new > old)
         if is_finished:
+            is_other = rules["path"] and _is_other_place(old, new)
             may_change = rules["resumable"] and not (
-                rules["path"] and _is_other_place(old, new)
+                rules["measured"] or is_other
             )
         if not may_change:
             texts.append(f"--{field.name}={to_text(new)} (was {to_text(old)})")

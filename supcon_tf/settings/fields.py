@@ -89,6 +89,7 @@ def setting(
     used_by: dict[str, tuple[str, ...]] | None = None,
     recorded: bool = True,
     resumable: bool = False,
+    measured: bool = False,
     grows: bool = False,
     adaptive: bool = False,
     decided: bool = False,
@@ -111,6 +112,8 @@ def setting(
         setting; under other values it must have its default.
       recorded: whether the run records it in its flagfile.
       resumable: whether it may change in a resumed run.
+      measured: whether the results of a run depend on it, though it may change
+        while the run is resumed.
       grows: whether it may be larger in a resumed run.
       adaptive: None leaves the value to the run, which resolves it by its data
         and keeps it when it is resumed.

@@ -75,9 +75,8 @@ def run_sweep(sweep: config.GridSettings) -> dict[str, object]:
 def _prepare(sweep: config.GridSettings, cells: list[grid.Cell]) -> None:
     """Checks run_dir and the cells, then writes what the sweep begins with."""
     root = pathlib.Path(sweep.run_dir)
-    names = {
-        path.name for path in root.iterdir() if not locks.is_lock(path.name)
-    }
+    # Without hidden ones: locks, and the left-overs of a kill at the start.
+    names = {path.name for path in files.children(root)}
     exceptions.require(
         not names or "sweep.json" in names,
         "--run_dir must be empty or hold a sweep",

@@ -60,8 +60,12 @@ class BestEpoch(keras.callbacks.Callback):
                 f"{epoch + 1}: lower the learning rate"
             )
         figures = measures.classification_summary(probabilities, labels)
-        logs["validation_accuracy"] = figures["top_1"]
-        logs["validation_loss"] = figures["nll"]
+        # Workers whose last bits differ would not all save the same epoch.
+        accuracy, loss = distribute.chief_values(
+            figures["top_1"], figures["nll"]
+        )
+        logs["validation_accuracy"] = float(accuracy)
+        logs["validation_loss"] = float(loss)
         earlier = [
             record for record in self.run.metrics() if record["epoch"] <= epoch
         ]

@@ -181,7 +181,7 @@ def compile_model(
 
     Raises:
       ValueError: as `models.freeze`; or the loss uses class shares, and a class
-        has no images.
+        has no images or the workers have files of their own.
     """
     if settings.freeze or settings.freeze_batch_norm:
         models.freeze(
@@ -326,7 +326,8 @@ def classification_loss(
     """Cross-entropy of one label, or of each of several.
 
     Raises:
-      ValueError: the settings use class shares, and a class has no images.
+      ValueError: the settings use class shares, and a class has no images or
+        the workers have files of their own.
     """
     if images is not None and images.is_multi_label:
         return losses.BinaryCrossEntropyLoss()
@@ -341,6 +342,12 @@ def classification_loss(
 
 def _class_shares(images: data.Source) -> list[float]:
     """The share of each class among the training images."""
+    exceptions.require(
+        images.shard is None,
+        "--auto_shard must be element for a loss by the shares of classes, as "
+        "a worker reads the labels of its own files alone",
+        "file",
+    )
     labels = subsets.labels_of(images)
     counts = np.bincount(labels, minlength=len(images.class_names))
     exceptions.require(

@@ -152,6 +152,19 @@ def print_validation_copies(
         )
 
 
+def print_choosing_copies(test: data.Source, validation: data.Source) -> None:
+    """Prints the test examples that are validation examples, if any."""
+    positions = subsets.duplicates(test, validation)
+    if len(positions):
+        noun = _noun(test)
+        print_line(
+            "note",
+            f"{len(positions):,} of {test.num_examples:,} test {noun} are, "
+            f"byte for byte, validation {noun}: {_names(test, positions)}; "
+            f"they choose, so that their figures are none of new {noun}",
+        )
+
+
 def print_unseen(test: data.Source, measured: str) -> None:
     """Prints that training sees no test class, and the measure taken then."""
     names = test.class_names

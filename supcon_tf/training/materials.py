@@ -59,6 +59,12 @@ def fingerprints(images: data.Source) -> dict[str, object]:
     return made_of | {kind: sources.fingerprint(content, labels)}
 
 
+def validation(examples: data.Source) -> dict[str, object]:
+    """The record of validation examples in a checkpoint; {} if not read."""
+    record = fingerprints(examples)
+    return {"validation": record["images"]} if "images" in record else {}
+
+
 def parents(path: str | None, class_names: Sequence[str]) -> dict[str, str]:
     """The record of the parents of the classes in a checkpoint; {} for none.
 

@@ -72,9 +72,10 @@ class Saver(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         if self._saved_metrics:
             self._restore_metrics()
-        # The last step of an epoch is saved after its figures are written.
         if batch + 1 < self.start.epoch_steps:
             self._end_step(batch + 1)
+        else:  # is saved after the epoch's figures are written, or not at all
+            self._step = self._saved_step
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         self._end_step(self.start.epoch_steps)
@@ -105,7 +106,9 @@ class Saver(keras.callbacks.Callback):
     def save_last(self) -> int:
         """Saves the last step, unless it is saved; returns the saved step.
 
-        One of several workers cannot save alone, and saves nothing.
+        One of several workers cannot save alone, and saves nothing. Nor is the
+        last step of an epoch saved whose figures failed: a run that goes on
+        from an earlier step has them.
         """
         is_alone = distribute.num_workers(self.model.distribute_strategy) == 1
         if is_alone and self._step > self._saved_step:

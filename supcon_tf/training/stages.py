@@ -8,7 +8,14 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from supcon_tf import config, data, exceptions, models, run_files
+from supcon_tf import (
+    config,
+    data,
+    distribute,
+    exceptions,
+    models,
+    run_files,
+)
 from supcon_tf.keras_2 import keras
 from supcon_tf.training import (
     builders,
@@ -188,8 +195,12 @@ def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
     )
     stage = run.files.stage(settings.name)
     job = jobs.prepare(settings, functools.partial(_linear_images, run), stage)
-    size = run.settings.image_size
-    with job.strategy.scope():
+    size, strategy = run.settings.image_size, job.strategy
+    constant = settings.views_are_constant
+    if constant:  # one device of each worker trains, in seconds
+        device = strategy.extended.worker_devices[0]
+        strategy = tf.distribute.OneDeviceStrategy(device)
+    with strategy.scope():
         encoder = run.encoder
         # Another seed than stage 1: its classifier began with the same draw.
         keras.utils.set_random_seed(job.settings.seed + 1)
@@ -198,7 +209,6 @@ def train_linear(settings: config.LinearSettings) -> run_files.RunDirectory:
         classifier.build((None, size, size, run.settings.channels))
         console.print_header(job.train, size, job.settings)
         console.print_line("encoder", run.checkpoint)
-    constant = settings.views_are_constant
     fit = _fit_on_representations if constant else _fit_on_views
     fit(job, classifier, size, {"encoder": run.identity})
     console.print_line("classifier", stage.latest_checkpoint())
@@ -213,7 +223,10 @@ def _linear_images(
     """The training images of a run, which must have a checkpoint."""
     run.check_split()
     run.checkpoint  # noqa: B018 - raises if there is none
-    images = run.source("train", devices.file_shard(settings, strategy))
+    shard = devices.file_shard(settings, strategy)
+    if settings.views_are_constant:  # every worker trains alone, on all images
+        shard = None
+    images = run.source("train", shard)
     _check_learnable(images)
     exceptions.require(
         not images.is_multi_label
@@ -253,7 +266,8 @@ def _fit_on_representations(
 ) -> None:
     """Trains on representations, which are constant without augmentation.
 
-    The training takes seconds, and is saved at its end alone.
+    The training takes seconds, and is saved at its end alone. Several workers
+    do the same, and the chief saves.
     """
     settings, images = job.settings, job.train
     with data.reading(lambda: (images,)):
@@ -285,7 +299,9 @@ def _fit_on_representations(
             checkpoints.Progress(
                 settings.epochs * steps, steps, made_of=made_of
             ),
+            is_chief=distribute.is_chief(job.strategy),
         )
+        devices.wait_for_all(job.strategy)
 
 
 def _compile(

@@ -76,14 +76,8 @@ def finetune_text(settings: config.FinetuneTextSettings) -> None:
         job.settings.checkpoint_every,
     )
     measures = [ModelFiles(job.run, job.tokenizer), best]
-    sentences_of_best = materials.fingerprints(job.validation)["images"]
-    loop.fit(
-        job,
-        model,
-        batches,
-        measures=measures,
-        made_of={"validation": sentences_of_best},
-    )
+    made_of = materials.validation(job.validation)
+    loop.fit(job, model, batches, measures=measures, made_of=made_of)
     console.print_line("best", job.run.best_checkpoint())
 
 
@@ -132,6 +126,7 @@ def _compiled_model(
     console.print_validation_copies(job.validation, train)
     if job.test:
         console.print_duplicates(job.test, train)
+        console.print_choosing_copies(job.test, job.validation)
     return model
 
 

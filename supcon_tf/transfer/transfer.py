@@ -73,7 +73,8 @@ def transfer_encoder(settings: config.TransferSettings) -> dict[str, object]:
     size = settings.image_size or run.settings.image_size
     sized = dataclasses.replace(settings, image_size=size)
     if settings.resume and measured:
-        stage.check_same(sized, stage.recorded(type(sized)))
+        recorded = stage.recorded(type(sized))
+        stage.check_same(sized, recorded, is_finished=True)
         _check_encoder(measured, stage, run)
         return measured
     job = jobs.prepare(sized, functools.partial(_splits, run), stage)

@@ -141,6 +141,17 @@ def test_the_cache_keeps_the_files_that_were_read_last(cache_home, monkeypatch):
     assert cached_names == ["e"]
 
 
+def test_a_cache_of_another_user_is_read(tmp_path, monkeypatch):
+    keys, columns = np.arange(3, dtype=np.uint64), {"x": np.arange(3)}
+    cache.write("a", keys, columns)
+
+    def refuse(path):
+        raise PermissionError(path)
+
+    monkeypatch.setattr(os, "utime", refuse)
+    assert cache.read("a", keys, {"x": np.zeros(3, int)}).all()
+
+
 def test_duplicates_are_found_between_splits(folder):
     def duplicates():
         test = load(folder, "test")
@@ -219,3 +230,34 @@ def test_rows_have_the_positions_of_slow_and_fast_records():
     )
     digests = [int(inspection.digest(record(n))) for n in numbers]
     np.testing.assert_array_equal(inspected.digests, digests)
+
+
+def test_an_image_that_could_not_be_read_for_a_moment_is_no_bad_image(
+    tmp_path, counts
+):
+    image = tf.io.encode_png(np.zeros([3, 4, 3], np.uint8)).numpy()
+    readings = []
+
+    def contents(number):
+        readings.append(int(number))
+        if number == 1 and readings.count(1) == 1:
+            raise OSError("the server does not answer")
+        return b"no image" if number == 2 else image
+
+    def inspect():
+        return inspection.inspect(
+            os.fspath(tmp_path),
+            np.arange(4, dtype=np.uint64),
+            lambda positions: tf.data.Dataset.from_tensor_slices(
+                (positions, positions)
+            ),
+            lambda number: tf.ensure_shape(
+                tf.numpy_function(contents, [number], tf.string), []
+            ),
+        )
+
+    for inspected in (inspect(), inspect()):  # then from the cache
+        assert inspected.is_image.tolist() == [True, True, False, True]
+        assert inspected.sides[1].tolist() == [3, 4]
+        assert inspected.digests[1] == inspected.digests[0]
+    assert counts == [4]

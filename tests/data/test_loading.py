@@ -102,6 +102,18 @@ def test_without_three_splits_there_is_no_validation(photos, split_names):
             data.load(path, "validation")
 
 
+def test_val_tests_and_does_not_choose_where_test_has_no_classes(photos):
+    for path in sorted(photos.glob("test/*/*")):
+        path.rename(photos / "test" / f"{path.parent.name}_{path.name}")
+    for name in ("cat", "dog"):
+        (photos / "test" / name).rmdir()
+    test = data.load(photos, "test", check_images=False)
+    assert {name.partition("/")[0] for name in test.ids} == {"val"}
+    assert not data.has_validation("folder", str(photos))
+    with pytest.raises(ValueError, match="train, test and val for the split v"):
+        data.load(photos, "validation")
+
+
 def test_a_part_of_the_training_split_is_held_out(photos):
     source = data.load(photos, check_images=False)
     train, validation = data.train_and_validation(source, 0.3, seed=1)

@@ -453,6 +453,26 @@ def test_weights_are_written_and_read(tmp_path):
         np.testing.assert_allclose(batch_weights, levels / 9.5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("weights", [[-1.0, 1.0], [1.0, np.nan], [0.0, 0.0]])
+def test_weights_that_are_none_are_refused(weights, tmp_path):
+    with pytest.raises(ValueError, match="must have weights of 0 or more, som"):
+        tfrecord_index._check_weights(
+            tmp_path, {"train": weights}, {"train": {"train-0-of-1": 2}}
+        )
+
+
+def test_an_index_that_cannot_be_written_is_not_needed(tmp_path, monkeypatch):
+    """As in a bucket that others may only read."""
+    write(tmp_path)
+    (tmp_path / "tfrecords.json").unlink()
+
+    def refuse(*_):
+        raise tf.errors.PermissionDeniedError(None, None, "read-only")
+
+    monkeypatch.setattr(tfrecord_index.Index, "write", refuse)
+    assert load(tmp_path).num_examples == 20
+
+
 @pytest.mark.slow
 def test_a_test_split_of_unseen_classes(tmp_path):
     unseen = data.from_arrays(

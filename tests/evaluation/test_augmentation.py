@@ -223,6 +223,16 @@ def test_images_of_a_folder_without_classes_have_their_names(image_folder):
     assert augmentation._photographs(digits) is None
 
 
+def test_images_of_floats_are_refused(tmp_path, monkeypatch):
+    floats = np.zeros([2, SIZE, SIZE, 3], np.float32)
+    source = data.from_arrays(floats, [0, 1], pixel_range=(0, 1))
+    monkeypatch.setattr(input_pipeline, "source", lambda *_: source)
+    settings = config.ShowAugmentSettings(str(tmp_path / "run"))
+    with pytest.raises(ValueError, match="bytes, as .*, got 3 channels of flo"):
+        augmentation.show_augment(settings)
+    assert not (tmp_path / "run").exists()
+
+
 def test_an_image_that_cannot_be_read_is_named(image_folder, tmp_path):
     folder = tmp_path / "images"
     shutil.copytree(image_folder / "train" / "mid", folder)

@@ -1,5 +1,6 @@
 """Evaluation of a finished run."""
 
+import contextlib
 import json
 import shutil
 import types
@@ -9,6 +10,7 @@ import pytest
 
 from supcon_tf import (
     config,
+    data,
     distribute,
     evaluation,
     measures,
@@ -16,6 +18,7 @@ from supcon_tf import (
     run_files,
     training,
 )
+from supcon_tf.disk import files
 from supcon_tf.evaluation import clean, splits
 from supcon_tf.training import representations, runs
 from tests import runs as shared_runs
@@ -71,10 +74,12 @@ def test_an_image_that_was_replaced_is_encoded_anew(
     copy_run, image_folder, tmp_path
 ):
     photos = shutil.copytree(image_folder, tmp_path / "photos")
-    files = copy_run(tmp_path / "run")
-    text = files.settings_file.read_text()
-    files.settings_file.write_text(text.replace(str(image_folder), str(photos)))
-    run, encoded = runs.Run.open(files.path), []
+    copied = copy_run(tmp_path / "run")
+    text = copied.settings_file.read_text().replace(
+        str(image_folder), str(photos)
+    )
+    copied.settings_file.write_text(text)
+    run, encoded = runs.Run.open(copied.path), []
 
     def represent(source, positions, into):
         encoded.append(source.split)
@@ -88,6 +93,37 @@ def test_an_image_that_was_replaced_is_encoded_anew(
     image.write_bytes(image.read_bytes() + b" ")
     splits.encode(run, "test", represent)
     assert encoded == ["test", "test"]
+
+
+def test_another_evaluation_may_replace_what_was_just_encoded(
+    tmp_path, monkeypatch
+):
+    images = np.zeros([5, 8, 8, 3], np.uint8)
+    source = data.from_arrays(images, [0, 1, 0, 1, 0])
+    run = types.SimpleNamespace(
+        files=run_files.RunDirectory(tmp_path),
+        source=lambda split: source,
+        identity={},
+        image_size=8,
+        encoder=types.SimpleNamespace(representation_dim=2),
+    )
+    make = files.make_atomically
+
+    @contextlib.contextmanager
+    def then_replaced(path, overwrite):
+        with make(path, overwrite) as partial:
+            yield partial
+        (path / run_files.ENCODED_RECORD).write_text("{}")
+
+    monkeypatch.setattr(files, "make_atomically", then_replaced)
+
+    def represent(source, positions, into):
+        into[:] = positions[:, np.newaxis]
+        return into, source.labels[positions]
+
+    encoded = splits.encode(run, "train", represent, max_examples=2)
+    assert encoded.representations.tolist() == [[0, 0], [2, 2]]
+    assert encoded.labels.tolist() == [0, 0]
 
 
 def test_representations_are_encoded_once_and_bounded(

@@ -189,6 +189,12 @@ def test_large_images_are_reduced_by_area(written):
     np.testing.assert_array_equal(npz["neighbors"][:, 0], npz["images"])
 
 
+def test_pixels_beyond_black_and_white_are_shown_as_these():
+    images = np.float32([-3, 300]).reshape(1, 1, 2, 1).repeat(2, axis=1)
+    reduced = splits.reduced(images, 2)
+    assert reduced[0, 0].tolist() == [[0, 0, 0], [255, 255, 255]]
+
+
 def test_representations_are_evenly_from_the_test_images(
     written, splits_and_images
 ):

@@ -11,9 +11,9 @@ import types
 import numpy as np
 import pytest
 
-from supcon_tf import config, evaluation, finetuning
+from supcon_tf import config, data, evaluation, exceptions, finetuning
 from supcon_tf.finetuning import candidates, images, tuning
-from supcon_tf.training import representations, runs
+from supcon_tf.training import jobs, materials, representations, runs
 from supcon_tf.transfer import linear_probe
 from tests import forks, workers
 from tests import runs as shared_runs
@@ -82,6 +82,23 @@ def test_copies_of_training_images_do_not_choose(
     assert not shares[0].any() and not shares[1].any()
     held_out = after["train"].num_examples - after["train_part"].num_examples
     assert after["validation"].num_examples == held_out - count < held_out
+    shutil.copytree(photos / "train", photos / "val")
+    with pytest.raises(ValueError, match="got copies alone, 64: remove them"):
+        images._splits(
+            dataclasses.replace(settings, data_dir=str(photos)), None
+        )
+
+
+def test_a_file_that_is_lost_behind_the_trainings_is_named(
+    settings, image_folder, tmp_path, monkeypatch
+):
+    photos = shutil.copytree(image_folder, tmp_path / "photos")
+    file = photos / "train/dark/03.jpg"
+    monkeypatch.setattr(images, "_train_all", lambda *_: file.unlink() or [])
+    paths = {"run_dir": tmp_path / "run", "data_dir": photos}
+    texts = {name: str(path) for name, path in paths.items()}
+    with pytest.raises(exceptions.FileLost, match="03.jpg .not there"):
+        finetuning.finetune_images(dataclasses.replace(settings, **texts))
 
 
 def test_every_rate_is_trained_and_one_may_diverge():
@@ -119,6 +136,28 @@ def test_no_minutes_leave_the_network_frozen(frozen_run):
     assert record["validation_images"] == 21
     recorded = frozen_run.recorded(config.FinetuneSettings)
     assert recorded.epochs == 0 and recorded.minutes is None
+
+
+def test_a_run_of_some_minutes_goes_on_with_its_own_epochs():
+    """However long a representation takes by now."""
+    asked = config.FinetuneSettings(
+        "x", data_dir="y", minutes=1.0, epochs=20, learning_rates=(0.01, 0.1)
+    )
+    recorded = dataclasses.replace(
+        asked, minutes=None, epochs=5, learning_rates=(0.01,)
+    )
+    kept = dataclasses.replace(asked, **images._kept_fields(asked, recorded))
+    train_part = types.SimpleNamespace(num_examples=100)
+    job = jobs.Job(kept, None, None, None, train_part, recorded=recorded)
+    resumed = images._within_minutes(job, seconds=1e9).settings
+    for settings in (kept, resumed):
+        assert (settings.epochs, settings.learning_rates) == (5, (0.01,))
+    new = dataclasses.replace(job, recorded=None)
+    assert images._within_minutes(new, seconds=1e9).settings.epochs == 0
+    # What is no part of the record is refused later.
+    fewer = dataclasses.replace(asked, epochs=3, learning_rates=(0.1,))
+    expected = {"epochs": 3, "learning_rates": (0.1,)}
+    assert images._kept_fields(fewer, recorded) == expected
 
 
 def test_the_classifier_is_fitted_to_all_training_images(
@@ -274,6 +313,39 @@ def test_the_split_that_is_timed_is_traced_before(count, first):
     assert represented == [parts[first], parts[0]]
 
 
+def test_a_training_goes_on_with_the_same_validation_images(
+    image_folder, tmp_path, monkeypatch
+):
+    """They choose among epochs of before and after."""
+    parts = [
+        data.load("folder", split, str(image_folder))
+        for split in ("train", "test")
+    ]
+    search = object.__new__(tuning.Tuning)
+    search.model, search._steps = None, 1
+    search.job = types.SimpleNamespace(
+        settings=types.SimpleNamespace(learning_rates=(0.1,)),
+        strategy=None,
+        train_part=parts[0],
+        validation=parts[1],
+    )
+    settings = shared_runs.image_settings(tmp_path / "run", image_folder)
+    monkeypatch.setattr(search, "_restart", lambda frozen: None)
+    monkeypatch.setattr(search, "_stage_1_settings", lambda number: settings)
+    monkeypatch.setattr(tuning.builders, "compile_model", lambda *_: None)
+    records = []
+
+    def fit(*_, made_of=None, **options):
+        records.append(made_of)
+        raise FloatingPointError  # nothing is trained here
+
+    monkeypatch.setattr(tuning.loop, "fit", fit)
+    with pytest.raises(FloatingPointError):
+        search.train(0, None)
+    digest = materials.fingerprints(parts[1])["images"]
+    assert records == [{"validation": digest}]
+
+
 def test_too_few_images_and_lost_weights_are_refused(
     settings, image_folder, tmp_path
 ):
@@ -329,6 +401,7 @@ def test_a_penalty_is_the_best_of_all_though_weak_ones_are_not_tried(
         lambda self, *args: strengths.append(args[2]) or fit(self, *args),
     )
     candidate = judge.candidate("frozen")
+    assert candidate.losses.dtype == np.float64
     assert 3 <= len(strengths) < len(candidates._STRENGTHS)
     scale = np.square(rows[:120]).sum(axis=1).mean()
     losses = {}

@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
 import skimage.filters
 
-from supcon_tf import config
+from supcon_tf import config, data
 from supcon_tf.robustness import corrupted_image, corruptions
 
 # The paper's make_imagenet_c.py: sigma, max_delta, iterations.
@@ -78,6 +79,18 @@ def test_impulse_noise_is_the_librarys(images):
         assert np.mean(changed == 255) == pytest.approx(0.5, abs=0.1)
         unseeded = library.corrupt(images[0], severity, "impulse_noise")
         assert np.mean(unseeded != images[0]) == pytest.approx(share, rel=0.3)
+
+
+def test_images_of_floats_are_refused_before_any_work():
+    images = np.zeros([2, 32, 32, 3], np.float32)
+    source = data.from_arrays(images, [0, 1], pixel_range=(0, 1))
+    run = types.SimpleNamespace(
+        source=lambda split: source,
+        settings=types.SimpleNamespace(image_size=32),
+    )
+    settings = config.EvaluateSettings("x", corruptions="generated")
+    with pytest.raises(ValueError, match="none for images that are no bytes"):
+        corruptions.CorruptedImages(settings, run)
 
 
 @pytest.mark.parametrize("name", config.CORRUPTIONS)

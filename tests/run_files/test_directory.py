@@ -151,6 +151,15 @@ def test_test_images_of_the_training_are_refused(tmp_path):
     check("val/a/1.png", "val/b/1.png")
 
 
+def test_a_list_may_have_equal_names_in_two_folders(tmp_path):
+    run = run_files.RunDirectory(tmp_path / "run")
+    settings = config.PretrainSettings("x", data_dir="photos.csv")
+    run.create(settings, ("a", "b"), ["1.png", "2.png"])
+    run.check_unseen(["test/1.png", "test/2.png"])
+    with pytest.raises(ValueError, match="got 1 of 2: 2.png"):
+        run.check_unseen(["test/1.png", "2.png"])
+
+
 @pytest.mark.parametrize("below", ["file", "file/run"])
 def test_an_unwritable_path_is_named(tmp_path, below):
     (tmp_path / "file").touch()

@@ -518,6 +518,23 @@ def test_changes_are_those_that_make_another_run():
     assert settings.changes(before, after) == ["--temperature=0.2 (was 0.1)"]
 
 
+def test_a_finished_run_keeps_what_its_results_depend_on(tmp_path):
+    before = config.PretrainSettings("a", data_dir=str(tmp_path), epochs=20)
+    after = dataclasses.replace(
+        before,
+        data_dir=str(tmp_path.parent),
+        drop_duplicates=True,
+        epochs=40,
+        strategy="mirrored",
+    )
+    assert settings.changes(before, after) == []
+    names = {
+        change.partition("=")[0]
+        for change in settings.changes(before, after, is_finished=True)
+    }
+    assert names == {"--data_dir", "--drop_duplicates", "--epochs"}
+
+
 def test_a_folder_of_images_is_what_a_data_dir_means():
     assert config.PretrainSettings("x").dataset == "digits"
     assert config.PretrainSettings("x", data_dir="y").dataset == "folder"

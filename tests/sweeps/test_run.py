@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import types
+import uuid
 
 import pytest
 
@@ -170,6 +171,12 @@ def test_finished_cells_are_skipped_and_new_ones_are_run(pretended, tmp_path):
     pretended.log.clear()
     results = sweeps.run_sweep(make_settings(tmp_path, "temperature=0.2,0.3"))
     assert not pretended.log and len(results["cells"]) == 2
+
+
+def test_a_sweep_begins_where_one_was_killed_at_its_start(pretended, tmp_path):
+    (tmp_path / f".sweep.json.{uuid.uuid4()}.partial").touch()
+    results = sweeps.run_sweep(make_settings(tmp_path, "temperature=0.1"))
+    assert statuses(results) == ["finished"]
 
 
 def test_a_precision_that_the_processor_lacks_is_noted(

@@ -76,6 +76,14 @@ def test_every_objective_has_its_model_and_loss(
         assert builders.loss(smoothed).label_smoothing == 0.1
 
 
+def test_shares_of_classes_need_the_labels_of_all_files():
+    images = data.from_arrays(np.zeros([3, 8, 8, 3], np.uint8), [0, 1, 1])
+    assert builders._class_shares(images) == pytest.approx([1 / 3, 2 / 3])
+    of_a_worker = dataclasses.replace(images, shard=(0, 2))
+    with pytest.raises(ValueError, match="--auto_shard must be element for a"):
+        builders._class_shares(of_a_worker)
+
+
 def test_chunks_have_batch_norm_without_synchronization(
     tiny_settings, mirrored_strategy
 ):

@@ -165,25 +165,50 @@ def test_a_worker_does_not_wait_for_a_chief_that_refuses(undisturbed):
     assert "lost         another worker" in output
 
 
-def test_workers_wait_for_the_files_of_the_chief(tmp_path, monkeypatch):
+def make_saver(folder, epoch_steps):
     model = models.ProjectionHead(2, ())
     model.build((None, 2))
     model.compile("sgd", supcon_losses.SupConLoss())
     settings = types.SimpleNamespace(
-        epochs=1, checkpoint_steps=None, keep_checkpoints=1, keep_every=None
+        epochs=1,
+        checkpoint_steps=None,
+        checkpoint_every=1,
+        keep_checkpoints=1,
+        keep_every=None,
     )
+    start = checkpoints.Progress(0, epoch_steps)
+    saver = saving.Saver(folder, {"model": model}, settings, start)
+    saver.set_model(model)
+    saver.on_epoch_begin(0)
+    return saver
+
+
+def test_workers_wait_for_the_files_of_the_chief(tmp_path, monkeypatch):
     folder, saved = epath.Path(tmp_path), []
     monkeypatch.setattr(
         saving.devices,
         "wait_for_all",
         lambda strategy: saved.append(run_files.steps_in(folder)),
     )
-    start = checkpoints.Progress(0, epoch_steps=2)
-    saver = saving.Saver(folder, {"model": model}, settings, start)
-    saver.set_model(model)
-    saver.on_epoch_begin(0)
-    saver.on_epoch_end(0)
+    make_saver(folder, epoch_steps=2).on_epoch_end(0)
     assert saved == [[2]]
+
+
+def test_a_step_whose_figures_failed_is_not_saved_as_the_one_before(tmp_path):
+    """The weights are of the last step of the epoch."""
+    folder = epath.Path(tmp_path)
+    saver = make_saver(folder, epoch_steps=3)
+    for batch in range(2):
+        saver.on_train_batch_end(batch)
+    assert saver.save_last() == 2 and run_files.steps_in(folder) == [2]
+    saver.on_train_batch_end(2)
+    assert saver.save_last() == 2
+    saver = make_saver(epath.Path(tmp_path / "other"), epoch_steps=2)
+    for batch in range(2):
+        saver.on_train_batch_end(batch)
+    assert saver.save_last() == 0
+    saver.on_epoch_end(0)
+    assert run_files.steps_in(saver.directory) == [2]
 
 
 @pytest.fixture

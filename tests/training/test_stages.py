@@ -28,6 +28,7 @@ from supcon_tf.training import (
     builders,
     checkpoints,
     console,
+    devices,
     input_pipeline,
     jobs,
     runs,
@@ -265,6 +266,47 @@ def test_a_linear_stage_that_cannot_begin_leaves_nothing(
     with pytest.raises(ValueError, match="must be in 1..num_examples, got 49"):
         training.train_linear(large)
     assert not finished_run.stage("large").path.exists()
+
+
+def test_constant_views_are_the_same_on_several_replicas(
+    finished_run, mirrored_strategy, monkeypatch
+):
+    monkeypatch.setattr(
+        distribute, "make_strategy", lambda *_: mirrored_strategy
+    )
+    settings = shared_runs.linear_settings(
+        finished_run.path, name="replicas", strategy="mirrored", epochs=20
+    )
+    (*_, actual) = training.train_linear(settings).metrics()
+    (*_, expected) = finished_run.stage("linear").metrics()
+    assert actual["loss"] == pytest.approx(expected["loss"], rel=1e-3)
+
+
+def test_workers_of_constant_views_do_the_same_and_the_chief_saves(
+    finished_run, monkeypatch
+):
+    """Each trains alone, so that its own files would not do."""
+    monkeypatch.setattr(devices, "file_shard", lambda *_: (0, 2))
+    images = types.SimpleNamespace(
+        name="images", class_names="ab", is_multi_label=False
+    )
+    shards = []
+    run = types.SimpleNamespace(
+        check_split=lambda: None,
+        checkpoint="",
+        source=lambda split, shard: shards.append(shard) or images,
+    )
+    path = str(finished_run.path)
+    for settings in (
+        config.LinearSettings(path, auto_shard="file"),
+        shared_runs.linear_settings(path, auto_shard="file"),
+    ):
+        assert stages._linear_images(run, settings, None) == {"train": images}
+    assert shards == [(0, 2), None]
+    monkeypatch.setattr(distribute, "is_chief", lambda strategy: False)
+    worker = shared_runs.linear_settings(path, name="of_a_worker", epochs=1)
+    with pytest.raises(ValueError, match="of_a_worker must hold a checkpoint"):
+        training.train_linear(worker)
 
 
 @pytest.mark.slow

@@ -9,9 +9,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, data, run_files, text, training
+from supcon_tf import config, data, distribute, run_files, text, training
 from supcon_tf import settings as settings_module
-from supcon_tf.training import best_epoch, runs, sentences
+from supcon_tf.training import (
+    best_epoch,
+    checkpoints,
+    console,
+    runs,
+    sentences,
+)
 from tests import forks, workers
 from tests import runs as catalogue
 
@@ -97,6 +103,21 @@ def test_held_out_sentences_that_training_sees_are_named(
     assert "1 of 2 test texts are, byte for byte, training texts" in printed
 
 
+def test_test_sentences_that_choose_the_epoch_are_named(capsys):
+    tokens = np.zeros([2, 4, 2], np.int32)
+    test, validation, other = (
+        data.from_tokens(
+            tokens, [0, 1], ["bad", "good"], ids=lines, texts=lines
+        )
+        for lines in (("a", "b"), ("b", "c"), ("d", "e"))
+    )
+    console.print_choosing_copies(test, other)
+    assert capsys.readouterr().out == ""
+    console.print_choosing_copies(test, validation)
+    line = "1 of 2 test texts are, byte for byte, validation texts: b; "
+    assert line in capsys.readouterr().out
+
+
 def test_resumed_runs_forget_later_best_epochs(tmp_path):
     run = run_files.RunDirectory(tmp_path)
     for epoch in (1, 2, 3, 9):
@@ -118,6 +139,27 @@ def test_validation_that_is_not_finite_is_a_divergence(tmp_path):
     best = best_epoch.BestEpoch(run, None, predict, checkpoint_every=1)
     with pytest.raises(FloatingPointError, match="not finite after epoch 1"):
         best.on_epoch_end(0, {})
+
+
+def test_workers_choose_an_epoch_by_the_figures_of_the_chief(
+    tmp_path, monkeypatch
+):
+    strategy, saved = tf.distribute.get_strategy(), []
+    monkeypatch.setattr(distribute, "chief_values", lambda *_: np.ones(2) / 2)
+    monkeypatch.setattr(
+        checkpoints, "save", lambda *args, **_: saved.append(args[2].step)
+    )
+    best = best_epoch.BestEpoch(
+        run_files.RunDirectory(tmp_path),
+        None,
+        lambda validation: (np.eye(2), np.arange(2)),
+        checkpoint_every=1,
+    )
+    best.set_model(types.SimpleNamespace(distribute_strategy=strategy))
+    logs = {}
+    best.on_epoch_end(0, logs)
+    assert logs == {"validation_accuracy": 0.5, "validation_loss": 0.5}
+    assert saved == [1]
 
 
 @pytest.mark.slow
