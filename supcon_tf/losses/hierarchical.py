@@ -51,8 +51,8 @@ class HierarchicalSupConLoss(supcon.SupConLoss):
       0.47
 
     Raises:
-      ValueError: as of `SupConLoss`; the ancestors are no such table, or one
-        has two parents.
+      ValueError: as of `SupConLoss`; the ancestors are no such table, one has
+        two parents, or two classes are one at the lowest level.
       InvalidArgumentError: a label is no row of the ancestors.
 
     Reference: https://arxiv.org/abs/2204.13207, Eq. 3 to 6.
@@ -88,6 +88,13 @@ class HierarchicalSupConLoss(supcon.SupConLoss):
                 f"`ancestors` must have one parent for each, at level {level}",
                 "several",
             )
+        num_last = len({row[-1] for row in self.ancestors})
+        exceptions.require(
+            num_last == len(self.ancestors),
+            "`ancestors` must have the class itself last, behind its parents: "
+            f"{len(self.ancestors)} different numbers",
+            num_last,
+        )
 
     @inputs.nan_if_broken
     def call(self, y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:

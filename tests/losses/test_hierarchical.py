@@ -71,6 +71,8 @@ def test_one_level_is_supcon():
         ({"ancestors": ()}, "as many integers for every class, got rows of no"),
         ({"ancestors": [[0, 1], [0]]}, r"every class, got rows of \[1, 2\]"),
         ({"ancestors": [[0, 5], [1, 5]]}, "one parent for each, at level 1"),
+        # The parents alone: the classes would not count.
+        ({"ancestors": [[0], [0], [1]]}, "class itself last.*: 3 .* got 2"),
         ({"ancestors": [[0]], "penalty": 0.5}, "`penalty` must be at least 1"),
         ({"ancestors": [[0]], "positives": "any"}, "`positives` must be None"),
     ],
