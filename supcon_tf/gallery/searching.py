@@ -177,14 +177,11 @@ class Searcher:
         )
         if ids is None:
             _check_different(paths_or_hashes)
-        labels = [
-            store.NO_LABEL if name is None else names.index(name)
-            for name in class_names
-        ]
+        labels = store.labels_by_name(names) | {None: store.NO_LABEL}
         self.gallery = self.gallery.add(
             store.Gallery(
                 representations,
-                np.array(labels, np.int32),
+                np.array([labels[name] for name in class_names], np.int32),
                 tuple(names),
                 paths_or_hashes if ids is None else tuple(ids),
                 np.array(digests, np.int64),

@@ -20,7 +20,7 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -269,8 +269,9 @@ class Gallery:
             )
         ids = {*ids}
         is_removed = np.array([name in ids for name in self.ids], bool)
-        for name in class_names:
-            is_removed |= self.labels == self.class_names.index(name)
+        labels = labels_by_name(self.class_names)
+        removed_labels = [labels[name] for name in class_names]
+        is_removed |= np.isin(self.labels, removed_labels)
         return self.part(~is_removed)
 
     def missing(self, examples: Gallery) -> npt.NDArray[np.bool_]:
@@ -326,11 +327,9 @@ class Gallery:
             [name not in replaced for name in self.ids], bool
         )
         remaining = self if is_selected.all() else self.part(is_selected)
-        names = list(
-            dict.fromkeys([*remaining.class_names, *other.class_names])
-        )
+        labels = labels_by_name([*remaining.class_names, *other.class_names])
         new_labels = np.array(
-            [*map(names.index, other.class_names), NO_LABEL], np.int32
+            [*map(labels.get, other.class_names), NO_LABEL], np.int32
         )
         dtype = self.representations.dtype.name
         return dataclasses.replace(
@@ -342,7 +341,7 @@ class Gallery:
                 ]
             ),
             labels=np.concatenate([remaining.labels, new_labels[other.labels]]),
-            class_names=tuple(names),
+            class_names=tuple(labels),
             ids=remaining.ids + other.ids,
             digests=np.concatenate([remaining.digests, other.digests]),
             index=None,
@@ -594,6 +593,12 @@ def _damaged(path: epath.Path, damage: object) -> exceptions.InvalidValue:
     return exceptions.InvalidValue(
         f"{path} must be as it was written, but {damage}. {_REMEDY}"
     )
+
+
+def labels_by_name(names: Iterable[str]) -> dict[str, int]:
+    """The labels of classes, numbered in the order of the names."""
+    distinct = dict.fromkeys(names)
+    return {name: label for label, name in enumerate(distinct)}
 
 
 def first_duplicate(names: Sequence[str]) -> str | None:
