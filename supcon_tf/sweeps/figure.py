@@ -209,13 +209,17 @@ def _draw_boxes(
             )
         if 1 <= len(means) <= _MOST_POINTS:
             offsets = (np.arange(len(means)) + 0.5) / len(means) - 0.5
-            panel.errorbar(
-                position + offsets * _POINTS_WIDTH,
-                means,
+            ranges = np.array(
                 [
                     means - [*map(min, repetitions)],
                     [*map(max, repetitions)] - means,
-                ],
+                ]
+            )
+            panel.errorbar(
+                position + offsets * _POINTS_WIDTH,
+                means,
+                # The mean of equal numbers may differ in its last bit.
+                np.maximum(ranges, 0),
                 fmt="o",
                 markersize=4,
                 linewidth=1,

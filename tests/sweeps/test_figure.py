@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import statistics
 
 import numpy as np
 import pytest
@@ -72,6 +73,15 @@ def test_seeds_are_a_band_and_no_panel():
     edges = band.get_paths()[0].vertices[:, 1]
     np.testing.assert_allclose([edges.min(), edges.max()], [0.51, 0.56])
     assert fig.get_suptitle() == "6 cells; means over 3 seeds"
+
+
+def test_equal_seeds_have_no_range_below_zero():
+    share = 20 / 21
+    assert statistics.fmean([share] * 3) < share
+    axes = {"optimizer": OPTIMIZERS, "seed": [0, 1, 2]}
+    results = make_results(axes, lambda values: {"linear.top_1": share})
+    (panel,) = figure.plot_sweep(results).axes
+    assert len(panel.containers) == 3
 
 
 def test_what_is_not_measured_is_not_drawn_but_counted():
