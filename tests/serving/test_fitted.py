@@ -115,8 +115,10 @@ def test_arguments_that_do_not_fit_are_named(tmp_path):
     cosines.build((None, 1, SIDE, SIDE, 3))
     with pytest.raises(ValueError, match="compiled with losses.MaxMarginLoss"):
         serving.export_saved_model(cosines, path, class_names=NAMES)
-    with pytest.raises(ValueError, match="`image_size` must be given"):
-        serving.export_saved_model(models.Encoder("vgg8", width=0.1), path)
+    unbuilt = models.Encoder("vgg8", width=0.1)  # of no size
+    for options in ({}, {"image_size": -3}):
+        with pytest.raises(ValueError, match="`image_size` must be a positive"):
+            serving.export_saved_model(unbuilt, path, **options)
 
 
 def test_logits_are_never_taken_for_representations():
