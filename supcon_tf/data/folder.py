@@ -75,11 +75,9 @@ def load_folder(
     ignored = [os.path.join(folder, name) for name in loose] + ignored
     note = ""
     if not splits and split_by == "image":
-        is_test = partition.is_test(paths, labels, test_fraction, split_seed)
-        note = partition.describe_uneven(
-            paths, is_test, test_fraction, "sort them into train/ and test/"
+        rows, note = _rows_by_hash(
+            paths, labels, split, test_fraction, split_seed
         )
-        rows = np.flatnonzero(is_test == (split == "test"))
         paths, labels = [paths[row] for row in rows], labels[rows]
     return image_files.make_source(
         "folder",
@@ -94,6 +92,21 @@ def load_folder(
         hint="" if splits else _HINT,
         note=note,
     )
+
+
+def _rows_by_hash(
+    paths: list[str],
+    labels: np.ndarray,
+    split: str,
+    test_fraction: float,
+    split_seed: int,
+) -> tuple[np.ndarray, str]:
+    """The rows of a split that the hashes of the names decide, and a note."""
+    is_test = partition.is_test(paths, labels, test_fraction, split_seed)
+    note = partition.describe_uneven(
+        paths, is_test, test_fraction, "sort them into train/ and test/"
+    )
+    return np.flatnonzero(is_test == (split == "test")), note
 
 
 def load_all_images(

@@ -243,7 +243,7 @@ def _digest_of_names(folder: str) -> str:
     digest = hashlib.sha256()
     for image in images:
         name = os.path.relpath(image, folder)
-        size = os.stat(image).st_size if os.path.exists(image) else -1
+        size = os.path.getsize(image) if os.path.exists(image) else -1
         digest.update(os.fsencode(f"{name}\0{size}\0"))
     return digest.hexdigest()
 
