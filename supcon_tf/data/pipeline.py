@@ -160,7 +160,8 @@ def make_views(
         if workers > 1:  # All share the job, and get their rows of any batch.
             rows = batch_size // workers
             batches = batches.rebatch(rows, drop_remainder=True)
-        batches = service.through_service(batches, data_service, job_name)
+        with exceptions.argument("data_service", "address"):
+            batches = service.through_service(batches, data_service, job_name)
     if mix is not None:
         batches = mixed.by_step(batches, mix, seed, start_step, worker)
     return batches

@@ -172,12 +172,13 @@ def start_worker(
     Raises:
       ValueError: `dispatcher` cannot be reached, or `port` is taken.
     """
-    _connect(
-        dispatcher,
-        "`dispatcher` must be the address of a dispatcher that runs, got "
-        f"{dispatcher}",
-        seconds,
-    )
+    with exceptions.argument("dispatcher", "address"):
+        _connect(
+            dispatcher,
+            "`dispatcher` must be the address of a dispatcher that runs, got "
+            f"{dispatcher}",
+            seconds,
+        )
     proxies.go_around(host)
     _check_free(port)
     # TensorFlow replaces %port%.

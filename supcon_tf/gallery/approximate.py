@@ -84,7 +84,8 @@ class Index:
     def _damaged(self, content: object) -> exceptions.InvalidValue:
         return exceptions.InvalidValue(
             f"{self.path} must be the index of its gallery, got {content}. "
-            "Build it anew: tools/index.py --approximate"
+            "Make the gallery again with tools/index.py --data_dir=DIR "
+            "--overwrite --approximate"
         )
 
     def search(

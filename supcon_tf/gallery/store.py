@@ -39,7 +39,8 @@ _ARRAYS = "representations", "labels", "digests"
 _IDS = "ids.json"
 _INDEX = "rows.faiss"
 _LARGEST_INT8 = 127
-_REMEDY = "Make the gallery again with tools/index.py --overwrite"
+_ANEW = "tools/index.py --data_dir=DIR --overwrite"
+_REMEDY = f"Make the gallery again with {_ANEW}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -547,7 +548,7 @@ def check_made_of(
     gallery: str,
     made_of: origins.Identity,
     checkpoint: origins.Identity,
-    remedy: str = "tools/index.py --overwrite encodes the examples anew",
+    remedy: str = f"{_ANEW} encodes the examples anew",
 ) -> None:
     """Raises ValueError where a gallery is of another checkpoint."""
     if made_of != checkpoint:

@@ -112,14 +112,15 @@ def print_duplicates(test: data.Source, train: data.Source) -> None:
     """Prints the test examples that are training examples too, if any."""
     duplicates = subsets.duplicates(test, train)
     if len(duplicates):
-        noun = _noun(test)
-        change = "size" if noun == "images" else "spelling"
+        noun, change, tool = _noun(test), "size", ""
+        if noun == "texts":  # whose training has no such flag
+            change, tool = "spelling", " of tools/evaluate.py"
         print_line(
             "duplicates",
             f"{len(duplicates):,} of {test.num_examples:,} test {noun} are, "
             f"byte for byte, training {noun}: {_names(test, duplicates)}; "
-            "--drop_duplicates leaves them out of the test split (copies in "
-            f"another {change} are not found)",
+            f"--drop_duplicates{tool} leaves them out of the test split "
+            f"(copies in another {change} are not found)",
         )
 
 

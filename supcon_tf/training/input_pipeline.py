@@ -87,20 +87,21 @@ def all_images(
 ) -> data.Source:
     """One split with --unknown_classes, and all images: none are drawn."""
     tfds_splits = {"train": settings.train_split, "test": settings.test_split}
-    return data.load(
-        settings.dataset,
-        split,
-        settings.data_dir,
-        test_fraction=settings.test_fraction,
-        split_seed=settings.split_seed,
-        split_by=settings.split_by,
-        check_images=settings.check_images,
-        skip_bad_images=settings.skip_bad_images,
-        shard=shard,
-        channels=settings.channels,
-        tfds_split=tfds_splits.get(split),
-        tfrecord_features=settings.tfrecord_features,
-    )
+    with exceptions.argument(f"{split}_split", "tfds_split"):
+        return data.load(
+            settings.dataset,
+            split,
+            settings.data_dir,
+            test_fraction=settings.test_fraction,
+            split_seed=settings.split_seed,
+            split_by=settings.split_by,
+            check_images=settings.check_images,
+            skip_bad_images=settings.skip_bad_images,
+            shard=shard,
+            channels=settings.channels,
+            tfds_split=tfds_splits.get(split),
+            tfrecord_features=settings.tfrecord_features,
+        )
 
 
 def _draw_images(

@@ -135,6 +135,14 @@ def test_workers_of_a_run_name_their_job(source, address):
         assert len(views) == 2 and labels.shape == (2, 22)
 
 
+def test_an_error_names_the_argument_of_the_address(source):
+    rule = "must be grpc://host:port, got grpc://localhost"
+    with pytest.raises(ValueError, match=f"`data_service` {rule}"):
+        data.make_views(source, 4, data_service="grpc://localhost")
+    with pytest.raises(ValueError, match=f"`dispatcher` {rule}"):
+        service.start_worker("grpc://localhost")
+
+
 def test_a_service_that_cannot_be_used_is_an_error(closed_port):
     for address, message in (
         ("localhost:5050", "`address` must be grpc://host:port, got localhost"),

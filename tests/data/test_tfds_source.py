@@ -13,8 +13,9 @@ import tensorflow as tf
 import tensorflow_datasets as tfds
 from PIL import Image
 
-from supcon_tf import data
+from supcon_tf import config, data
 from supcon_tf.data import sources, subsets
+from supcon_tf.training import input_pipeline
 from tests import forks
 
 # TFDS looks for the source file of a builder, and fails on `tests`, a package
@@ -239,6 +240,20 @@ def test_splits_can_be_joined_and_cut(tfds_dir):
     assert sorted(examples) == expected
     with pytest.raises(ValueError, match="split nowhere, got .'train'"):
         load(tfds_dir, tfds_split="nowhere")
+
+
+def test_a_tool_names_the_flag_of_the_missing_split(tfds_dir):
+    settings = config.DataSettings(
+        "x",
+        dataset="tfds:tiny_photos",
+        data_dir=tfds_dir,
+        train_split="nowhere",
+        test_split="nowhere",
+    )
+    for split in ("train", "test"):
+        message = f"`{split}_split` names a part of another"
+        with pytest.raises(ValueError, match=message):
+            input_pipeline.source(settings, split)
 
 
 def test_only_the_seeds_determine_the_order(tfds_dir):

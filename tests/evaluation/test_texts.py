@@ -114,7 +114,8 @@ def test_test_texts_that_training_saw_are_counted_or_left_out(
     assert results["test_examples"] == 3 and results["test_duplicates"] == 1
     printed = capsys.readouterr().out
     assert "1 of 3 test texts are, byte for byte, training texts" in printed
-    assert "test.tsv:3; --drop_duplicates leaves them out" in printed
+    remedy = "--drop_duplicates of tools/evaluate.py leaves them out"
+    assert f"test.tsv:3; {remedy}" in printed
     settings = dataclasses.replace(settings, drop_duplicates=True)
     results = evaluation.evaluate(settings)
     assert results["test_examples"] == 2 and "test_duplicates" not in results

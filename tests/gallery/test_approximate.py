@@ -119,5 +119,6 @@ def test_the_file_of_another_index_is_refused(tmp_path):
     ):
         file.write_bytes(bytes(content))
         index = gallery.Index(str(file), "HNSW32", 1.0)
-        with pytest.raises(ValueError, match=message):
+        remedy = "tools/index.py --data_dir=DIR --overwrite --approximate"
+        with pytest.raises(ValueError, match=f"{message}.*{remedy}"):
             index.search(shelf.representations, shelf.representations, 1)

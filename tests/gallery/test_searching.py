@@ -345,8 +345,9 @@ def test_a_gallery_of_another_checkpoint_is_refused(index, shelf, run, model):
     shelf = dataclasses.replace(shelf, made_of=other)
     shelf.save(run.galleries / "gallery")
     message = "must be of step-.*, the checkpoint of the model, got that of"
+    remedy = "tools/index.py --data_dir=DIR --overwrite encodes the examples"
     for open_gallery in (lambda: index(add="new"), model.gallery):
-        with pytest.raises(ValueError, match=f"{message}.*index.py --overwri"):
+        with pytest.raises(ValueError, match=f"{message}.*: {remedy}"):
             open_gallery()
 
 

@@ -267,7 +267,8 @@ def test_damage_is_a_single_line(tmp_path, name, damage, message):
     shelf = galleries.lettered("abc", ("x", "y"), [1, -1, 0])
     shelf.save(tmp_path / "a")
     damage(tmp_path / "a" / "1" / name)
-    with pytest.raises(ValueError, match=f"{message}.*index.py --overwrite"):
+    remedy = "index.py --data_dir=DIR --overwrite"
+    with pytest.raises(ValueError, match=f"{message}.*{remedy}"):
         gallery.open_gallery(tmp_path / "a")
     with pytest.raises(ValueError, match="must be a gallery of tools/index.py"):
         gallery.open_gallery(tmp_path)
