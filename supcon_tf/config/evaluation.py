@@ -262,6 +262,7 @@ class TransferSettings(
                 *("augmentation", "crop_area", "horizontal_flip"),
                 *("images_per_class", "data_service", "freeze", "temperature"),
                 *("freeze_batch_norm", "layer_decay", "checkpoint_steps"),
+                "label_smoothing",
             )
         if self.l2 is not None:
             self._check_left_out(

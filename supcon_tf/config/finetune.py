@@ -69,7 +69,17 @@ class FinetuneSettings(stages.PretrainSettings):
     hidden_dims: tuple[int, ...] = (512,)
 
     def _check(self) -> None:
-        self._check_left_out("with --learning_rates", "learning_rate")
+        self._check_left_out("in favour of --learning_rates", "learning_rate")
+
+    def check_used(self) -> None:
+        """Raises ValueError for settings that a fine-tuning does not use.
+
+        Not a rule of the settings: an older run may have recorded some.
+        """
+        self._check_left_out(
+            "of a fine-tuning, which does not use it",
+            *("num_views", "mixing", "knn_every", "profile"),
+        )
 
     @property
     def default_learning_rate(self) -> None:

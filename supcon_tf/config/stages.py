@@ -178,6 +178,12 @@ class PretrainSettings(
     RMSPROP_EPSILON = 1.0
 
     def _check(self) -> None:
+        if not self.has_projections:
+            self._check_left_out(
+                f"with --objective={self.objective}, which has no projection "
+                "head",
+                "init_head",
+            )
         if self.multi_label is False and not self.has_soft_labels:
             self._check_left_out("with one label per image", "positives")
         if not self.multi_label:

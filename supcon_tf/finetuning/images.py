@@ -106,8 +106,10 @@ def _network_fields(
     """The fields of the network, of its weights and of its training.
 
     Raises:
-      ValueError: there is no such network.
+      ValueError: there is no such network, or a setting is not used.
     """
+    if recorded is None:
+        settings.check_used()
     # A classifier beside SupCon measures each epoch on validation images.
     fields = {"online_classifier": settings.objective == "supcon"}
     if None is settings.weights is settings.init_from:

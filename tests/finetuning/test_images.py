@@ -63,6 +63,18 @@ def test_the_run_has_the_network_and_the_classifier_that_were_chosen(run):
     assert measured["pretrained"]["top_1"] > 0.8
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("num_views", 4), ("mixing", "mixup"), ("knn_every", 1)]
+    + [("profile", (1, 2))],
+)
+def test_a_setting_without_effect_is_refused_in_a_new_run(name, value):
+    unused = config.FinetuneSettings("x", data_dir="y", **{name: value})
+    message = f"--{name} must be left out of a fine-tuning, which does not"
+    with pytest.raises(ValueError, match=message):
+        images._network_fields(unused, None, None)
+
+
 def test_copies_of_training_images_do_not_choose(
     settings, image_folder, tmp_path, capsys
 ):

@@ -298,6 +298,10 @@ BROKEN = [
         "--hierarchy must be left out with --mixing=mixup, got names",
     ),
     ({"mixing": "mixup", "multi_label": True}, "--mixing must be left out for"),
+    (
+        {"objective": "ce", "init_from": "x", "init_head": True},
+        "--init_head must be left out with --objective=ce, which has no proj",
+    ),
 ]
 
 

@@ -149,6 +149,7 @@ def test_few_shot_of_one_image_has_a_fixed_strength():
             "--validation_fraction must be left out with --images_per_label",
         ),
         ({"steps": 9}, "--steps must be left out with --method=linear"),
+        ({"label_smoothing": 0.1}, "left out with --method=linear: only fine"),
         (TUNED | {"l2": 1.0}, "--l2 must be left out with --method=finetune"),
         ({"l2": 1.0, "l2_values": 9}, "--l2_values must be left out with --l2"),
         (
