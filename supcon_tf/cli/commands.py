@@ -177,8 +177,8 @@ def transfer(settings: config.TransferSettings) -> None:
         --dataset=folder --data_dir=flowers --method=linear
 
     Prints a table; writes settings.flags, classes.json, transfer.json and
-    predictions.npz, and of a fine-tuning checkpoints/, into that sub-directory
-    of the run directory.
+    predictions.npz, and of a fine-tuning the run directory tuned/, into that
+    sub-directory of the run directory.
     """
     measured = supcon_tf.transfer.transfer_encoder(settings)
     print(supcon_tf.transfer.transfer_table(measured))

@@ -152,8 +152,8 @@ class PredictSettings(Settings):
     """Run directory whose newest export is asked in this process; default: the
     working directory."""
     images: tuple[str, ...] = setting((), path=True)
-    """Image files, and folders that are searched for .jpg, .jpeg and .png;
-    also as arguments without a flag."""
+    """Image files, and folders that are searched for images, with all their
+    sub-folders; also as arguments without a flag."""
     text: tuple[str, ...] = setting((), repeated=True)
     """A text to ask an export on texts about, in the place of images; two
     sentences have a tab between. May be given several times."""

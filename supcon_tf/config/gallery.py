@@ -78,8 +78,8 @@ class SearchSettings(stages.RecordedCodeSettings):
     gallery: str = setting("gallery", must=stages.STAGE_NAME)
     """Name of the gallery of run_dir."""
     images: tuple[str, ...] = setting((), path=True)
-    """Image files, and folders that are searched for images; also as arguments
-    without a flag."""
+    """Image files, and folders that are searched for images, with all their
+    sub-folders; also as arguments without a flag."""
     text: tuple[str, ...] = setting((), repeated=True)
     """A text to search for, of a run on texts. May be given several times."""
     neighbors: int = setting(5, at_least=1)

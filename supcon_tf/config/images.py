@@ -55,8 +55,8 @@ class DataSettings(Settings):
     channels: int = setting(
         3, must=("be 1 or 3, got {}", lambda number: number in (1, 3))
     )
-    """Channels of the images: 3, or 1 for a TFDS set of one channel, as it
-    is."""
+    """Channels of the images: 3, or 1 for a TFDS set, or a function of your
+    own, of one channel, as it is."""
     test_fraction: float = setting(0.2, above=0, at_most=0.9)
     """Share that is held out of a folder without train/ and test/, or of a
     manifest without a split: each image by a hash of its file name, whatever

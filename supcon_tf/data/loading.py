@@ -112,7 +112,7 @@ def load(
         were checked before and have not changed. Finds bad images before a
         training, and the image size; 50,000 small images take 3 s.
       skip_bad_images: leave images out that cannot be decoded.
-      channels: 3; 1 for a TFDS set of one channel.
+      channels: 3; 1 for a TFDS set, or a function, of one channel.
       shard: TFDS, TFRecord: (index, count) of a worker that reads every
         count-th file; None for all files.
       tfds_split: TFDS: the split in its syntax, such as "train+validation".

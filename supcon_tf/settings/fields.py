@@ -6,9 +6,10 @@ A class of settings is a frozen dataclass whose fields are declared as
     '''Multiplier of all channels.'''
 
 The string below a field is the help text of its flag. A field that a class has
-again, without a string below, is that of its base with another default. A
-class is put together from groups, by inheritance; the first line of a group's
-docstring is the heading of its flags in `--help`.
+again, without a string below, is that of its base with another default: the
+end of its help text, on the default of None, is left out. A class is put
+together from groups, by inheritance; the first line of a group's docstring is
+the heading of its flags in `--help`.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class _Kind(NamedTuple):
         )
 
 
+_OF_NONE = re.compile("[.;] [Dd]efault: .*")  # the end of a help text
 _BOOLS = {"true": True, "false": False}
 _KINDS = {  # of T; `T | None` and `tuple[T, ...]` follow below
     bool: _Kind(bool, lambda text: _BOOLS[text.lower()], flags.DEFINE_boolean),
@@ -154,6 +156,9 @@ class _Declared:
                 metadata = metadata | {"help": text}
             elif "help" not in metadata:
                 metadata = inherited[name]
+                if field.default is not None:
+                    text = _OF_NONE.sub(".", metadata["help"])
+                    metadata = metadata | {"help": text}
             metadata = metadata | {"kind": _KINDS[hint]}
             if inherited.get(name, metadata)["path"]:
                 metadata = metadata | {"path": True}

@@ -43,6 +43,17 @@ def test_flags_have_the_dataclass_defaults_and_a_help_text(settings_class):
         assert text.endswith(".") and "\n" not in text, field.name
 
 
+def test_a_help_text_is_silent_on_the_default_of_another_class():
+    fields = config.OptimizerSettings.__dataclass_fields__
+    for tool in (config.LinearSettings, config.FinetuneTextSettings):
+        for name in ("learning_rate", "weight_decay"):
+            text = tool.__dataclass_fields__[name].metadata["help"]
+            start, found, _ = fields[name].metadata["help"].partition(". Defau")
+            assert found and text == f"{start}."
+    text = config.LinearSettings.__dataclass_fields__["warmup_epochs"]
+    assert text.metadata["help"].endswith("rises linearly from 0.")
+
+
 def test_flagfile_round_trip(tmp_path):
     pretraining = config.PretrainSettings(
         "runs/with space = # '\"\u2028\x85é",
