@@ -3,6 +3,7 @@
 They run in a folder that has photographs, texts and a run with both stages.
 """
 
+import dataclasses
 import doctest
 import importlib.util
 import pathlib
@@ -95,21 +96,41 @@ def test_every_public_name_has_an_example():
     assert sorted(names - EXAMPLES.keys()) == []
 
 
-def test_the_reference_shows_every_example():
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def hooks():
+    """The module that makes the pages of the reference."""
+    path = ROOT / "docs/hooks.py"
+    spec = importlib.util.spec_from_file_location("hooks", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _pages(kind, make):
+    """The text of the pages of a kind that the navigation names."""
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    names = re.findall(rf"reference/{kind}/(\w+)\.md", navigation)
+    return "\n".join(map(make, names))
+
+
+def test_the_reference_shows_every_flag(hooks):
+    shown = re.findall(r"\| `--(\w+)` \|", _pages("flags", hooks.flags_page))
+    flags = {
+        field.name
+        for tool in hooks._TOOLS.values()
+        for field in dataclasses.fields(tool)
+        if not field.metadata["decided"]
+    }
+    assert sorted(flags - set(shown)) == []
+
+
+def test_the_reference_shows_every_example(hooks):
     """Not a module in the place of the function that has its name."""
-    root = pathlib.Path(__file__).parent.parent
-    spec = importlib.util.spec_from_file_location(
-        "hooks", root / "docs/hooks.py"
-    )
-    hooks = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(hooks)
-    package = griffe.load("supcon_tf", search_paths=[root])
-    rooms = re.findall(
-        r"reference/api/(\w+)\.md", (root / "mkdocs.yml").read_text()
-    )
-    paths = re.findall(
-        "::: supcon_tf.(.+)", "".join(map(hooks.api_page, rooms))
-    )
+    package = griffe.load("supcon_tf", search_paths=[ROOT])
+    paths = re.findall("::: supcon_tf.(.+)", _pages("api", hooks.api_page))
     without = [
         path
         for path in paths

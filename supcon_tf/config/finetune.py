@@ -25,9 +25,10 @@ class FinetuneSettings(stages.PretrainSettings):
 
     architecture: str = "keras:MobileNetV2"
     weights: str | None = setting(None, adaptive=True, common=True, path=True)
-    """Its weights: imagenet, as Keras publishes them for keras:NAME, preset, of
-    keras_hub:PRESET, or a file .h5, .weights.h5 or .keras, or a SavedModel;
-    default: imagenet or preset, or those of --init_from."""
+    """Weights of the encoder: imagenet (of keras:NAME, as Keras publishes
+    them), preset (of keras_hub:PRESET, its own), or a file .h5, .weights.h5 or
+    .keras, or a SavedModel; default: imagenet or preset, or those of
+    --init_from."""
     image_size: int | None = setting(
         None, at_least=8, adaptive=True, common=True
     )
