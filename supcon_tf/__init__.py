@@ -34,10 +34,10 @@ _NAMES = {
     "LinearClassifier": "models",
     "SimAugment": "augment",
     "load_encoder": "training",
-    "finetune": "finetuning.predictor",
-    "load": "finetuning.predictor",
-    "Predictor": "finetuning.predictor",
-    "Prediction": "finetuning.predictor",
+    "finetune": "finetuning",
+    "load": "finetuning",
+    "Predictor": "finetuning",
+    "Prediction": "finetuning",
 }
 __all__ = [*_MODULES, *_NAMES]
 # Not in `__all__`: importing it is an error beside TensorFlow 2.15.
