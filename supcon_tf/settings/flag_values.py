@@ -45,7 +45,7 @@ def define_flags(
             define = functools.partial(flags.DEFINE, _ChoiceParser(choices))
         help_text = field.metadata["help"]
         define(field.name, default, help=help_text, flag_values=values)
-    removed_flags.define(values)
+    removed_flags.define(values, settings_class.__name__)
 
 
 def from_flags(

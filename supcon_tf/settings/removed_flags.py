@@ -38,6 +38,15 @@ REMOVED = {
     "shard_examples": ("1024", "data.write_tfrecords(shard_examples=...)"),
     "workers": ("1", "a process with --role=worker for each"),
 }
+# Of one tool, by its settings. The others never had the flag: `--image` of
+# tools/search.py is a typing error, and its remedy is --images.
+_OF_ONE_TOOL = {
+    "image": "ShowAugmentSettings",
+    "names": "ReportSettings",
+    "requests_in_flight": "PredictSettings",
+    "shard_examples": "MakeTfrecordsSettings",
+    "workers": "DataServiceSettings",
+}
 
 
 class _Parser(flags.ArgumentParser):
@@ -53,10 +62,15 @@ class _Parser(flags.ArgumentParser):
         return argument
 
 
-def define(values: flags.FlagValues) -> None:
-    """Defines the removed flags, except the names that `values` has."""
+def define(values: flags.FlagValues, owner: str) -> None:
+    """Defines the removed flags of a tool, except those that `values` has.
+
+    Args:
+      values: the flags of the tool.
+      owner: the name of its settings.
+    """
     for name in REMOVED:
-        if name not in values:
+        if name not in values and _OF_ONE_TOOL.get(name, owner) == owner:
             parser = _Parser(name)
             flags.DEFINE(parser, name, None, "", flag_values=values)
 

@@ -6,6 +6,7 @@ import pathlib
 import re
 
 import pytest
+from absl import flags
 
 from supcon_tf import config, run_files, settings, sweeps
 from supcon_tf.disk import files
@@ -97,10 +98,6 @@ def test_a_fixed_value_is_read_without_a_message(tmp_path, recorded, capfd):
         ("--fill=1,2,3", "fixed at 128,128,128; use augment.RandAugment"),
         ("--fill=128", "fixed at 128,128,128; use augment.RandAugment"),
         ("--corruption_seed=7", "was removed, its value is fixed at 0$"),
-        (
-            "--names=a,b",
-            "flag was removed; use reports.write_report.* instead$",
-        ),
     ],
 )
 def test_another_value_is_refused_in_one_line(tmp_path, line, message):
@@ -112,6 +109,35 @@ def test_another_value_is_refused_in_one_line(tmp_path, line, message):
                 config.PretrainSettings, path, recorded=recorded
             )
         assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("owner", "flag", "message"),
+    [
+        (
+            config.ReportSettings,
+            "--names=a,b",
+            "removed; use reports.write_rep",
+        ),
+        (
+            config.ShowAugmentSettings,
+            "--image=3",
+            "fixed at 0; use another --s",
+        ),
+        (
+            config.DataServiceSettings,
+            "--workers=4",
+            "a process with --role=wor",
+        ),
+        (config.SearchSettings, "--image=a.jpg", "Did you mean: images"),
+        (config.PretrainSettings, "--workers=4", "Unknown command line flag"),
+    ],
+)
+def test_a_flag_of_one_tool_is_unknown_to_the_others(owner, flag, message):
+    values = flags.FlagValues()
+    settings.define_flags(owner, values)
+    with pytest.raises(flags.Error, match=message):
+        values(["tool", flag])
 
 
 def test_a_command_line_names_the_replacement(tmp_path):
