@@ -38,7 +38,7 @@ class Answer:
 
     Attributes:
       name: the first of `classes`; "unknown" for a query that is not known, and
-        for a gallery without classes.
+        where `classes` is empty.
       is_known: whether the query reaches the threshold; None for a gallery
         without a threshold.
       classes: scores by class, the highest first, at most five: the cosine to
