@@ -17,6 +17,7 @@ import griffe
 from mkdocs.structure.files import File
 
 ROOT = pathlib.Path(__file__).parent.parent
+NAVIGATION = (ROOT / "mkdocs.yml").read_text()
 sys.path.insert(0, str(ROOT))
 
 from supcon_tf import settings  # noqa: E402
@@ -38,9 +39,8 @@ def on_files(files, config):
         for path in _outside(file.src_uri, file.content_string).values()
     }
     make = {"flags": flags_page, "api": api_page}
-    navigation = (ROOT / "mkdocs.yml").read_text()
     for page, kind, name in re.findall(
-        r"- (reference/(flags|api)/(\w+)\.md)", navigation
+        r"- (reference/(flags|api)/(\w+)\.md)", NAVIGATION
     ):
         text = make[kind](name)
         files.append(File.generated(config, page, content=text))
@@ -111,13 +111,15 @@ def _flag_row(field: dataclasses.Field) -> str:
 
 
 def api_page(room: str) -> str:
-    """The public names of a room, which are those that it imports."""
-    tree = ast.parse((ROOT / "supcon_tf" / room / "__init__.py").read_text())
+    """The public names of a room, which are those that it imports.
+
+    Names of another room are left out where the page of that room has them.
+    """
+    tree = _tree(room)
     names = {
-        alias.asname or alias.name: node.module
-        for node in tree.body
-        if isinstance(node, ast.ImportFrom) and room in node.module.split(".")
-        for alias in node.names
+        name: module
+        for name, module in _names(tree).items()
+        if room in module.split(".") or not _has_page(name, module)
     }
     lines = [f"# supcon_tf.{room}", "", ast.get_docstring(tree) or "", ""]
     # Of Keras 3, each made from the one of Keras 2.
@@ -135,6 +137,28 @@ def api_page(room: str) -> str:
             "",
         ]
     return "\n".join(lines)
+
+
+def _tree(room: str) -> ast.Module:
+    return ast.parse((ROOT / "supcon_tf" / room / "__init__.py").read_text())
+
+
+def _names(tree: ast.Module) -> dict[str, str]:
+    """What a room imports from modules, each with its module."""
+    return {
+        alias.asname or alias.name: node.module
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and "." in node.module
+        for alias in node.names
+    }
+
+
+def _has_page(name: str, module: str) -> bool:
+    """Whether the page of the room of a module has the name."""
+    room = module.split(".")[1]
+    return f"reference/api/{room}.md" in NAVIGATION and name in _names(
+        _tree(room)
+    )
 
 
 def _is_made(name: str, module: str) -> bool:
