@@ -14,6 +14,7 @@ from supcon_tf.settings import shared_fields
 from supcon_tf.training import (
     best_epoch,
     builders,
+    callbacks,
     checkpoints,
     console,
     devices,
@@ -87,6 +88,7 @@ class Tuning:
         self.seconds = float(*distribute.chief_values(seconds))
         return self.judge.candidate("frozen")
 
+    @callbacks.trying_rates()
     def train(
         self, number: int, frozen: candidates.Candidate
     ) -> list[candidates.Candidate]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -11,6 +13,11 @@ from supcon_tf import exceptions, run_files
 from supcon_tf.disk import files
 from supcon_tf.keras_2 import keras
 from supcon_tf.training import console, progress
+
+_REMEDY = (
+    "lower --learning_rate or lengthen --warmup_epochs; earlier checkpoints "
+    "are kept"
+)
 
 
 class EpochRecords(keras.callbacks.Callback):
@@ -148,7 +155,7 @@ class CollapseWarning(_Warning):
         self.warned = True
         console.print_line(
             "warning",
-            f"{symptom} after {step} steps: try a --learning_rate "
+            f"{symptom} after {step} steps: try a learning rate "
             "ten times as large or as small, and milder views (--crop_area, "
             "--jitter_strength); docs/guides/training.md, Does it learn?",
         )
@@ -185,12 +192,24 @@ class InputBoundWarning(_Warning):
         )
 
 
+@contextlib.contextmanager
+def trying_rates() -> Iterator[None]:
+    """Makes the errors of a training that diverges name --learning_rates.
+
+    Tools that try several rates have no --learning_rate, and do not keep the
+    checkpoints of a training.
+    """
+    try:
+        yield
+    except exceptions.Diverged as error:
+        message = str(error).replace(_REMEDY, "lower --learning_rates")
+        raise exceptions.Diverged(message) from error
+
+
 def _stop(model: keras.Model, symptom: str) -> None:
     progress.end_live_line()
-    raise exceptions.Diverged(
-        f"{symptom} at step {_steps_taken(model)}: lower --learning_rate or "
-        "lengthen --warmup_epochs; earlier checkpoints are kept"
-    )
+    step = _steps_taken(model)
+    raise exceptions.Diverged(f"{symptom} at step {step}: {_REMEDY}")
 
 
 def _steps_taken(model: keras.Model) -> int:

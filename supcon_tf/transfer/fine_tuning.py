@@ -12,6 +12,7 @@ from supcon_tf.keras_2 import keras
 from supcon_tf.settings import shared_fields
 from supcon_tf.training import (
     builders,
+    callbacks,
     checkpoints,
     console,
     initial,
@@ -66,6 +67,7 @@ class FineTuning(selection.Method):
         self._strategy = tf.distribute.get_strategy()
         self._trainings = itertools.count()
 
+    @callbacks.trying_rates()
     def fit(
         self, positions: np.ndarray, cell: dict[str, float], seed: int
     ) -> dict[str, object]:

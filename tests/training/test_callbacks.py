@@ -1,6 +1,7 @@
 """Records of epochs, warnings, and stops of a training."""
 
 import dataclasses
+import inspect
 import math
 import re
 
@@ -9,10 +10,12 @@ import pytest
 import tensorflow as tf
 
 from supcon_tf import config, run_files, training
+from supcon_tf.finetuning import tuning
 from supcon_tf.keras_2 import keras
 from supcon_tf.training import callbacks
+from supcon_tf.transfer import fine_tuning
 
-REMEDY = "try a --learning_rate ten times as large or as small, and milder"
+REMEDY = "try a learning rate ten times as large or as small, and milder"
 
 
 def with_model(callback):
@@ -136,6 +139,23 @@ def test_a_loss_that_is_not_finite_is_named_with_its_step():
         "loss is nan at step 5: lower --learning_rate or lengthen "
         "--warmup_epochs; earlier checkpoints are kept"
     )
+
+
+@pytest.mark.parametrize(
+    "train", [tuning.Tuning.train, fine_tuning.FineTuning.fit]
+)
+def test_a_tool_that_tries_several_rates_names_its_flag(train):
+    class Search:
+        """Diverges in the first step of a training."""
+
+        def __getattr__(self, name):
+            stop = with_model(callbacks.StopOnNonFiniteLoss())
+            stop.on_train_batch_end(0, {"loss": math.nan})
+
+    arguments = [None] * (len(inspect.signature(train).parameters) - 1)
+    with pytest.raises(FloatingPointError) as error:
+        train(Search(), *arguments)
+    assert str(error.value) == "loss is nan at step 0: lower --learning_rates"
 
 
 def test_losses_stop_a_training_and_other_metrics_do_not(monkeypatch, capsys):
