@@ -45,7 +45,7 @@ def import_weights(settings: config.ImportSettings) -> run_files.RunDirectory:
         directory is taken, or the data cannot be read.
     """
     run = run_files.RunDirectory(settings.run_dir)
-    run.check_free(settings.overwrite)
+    run.check_free(settings.overwrite, can_resume=False)
     arrays = checkpoint_files.read(settings.checkpoint, settings.format)
     weights = foreign.identify(arrays, settings.format, settings.drop)
 

@@ -364,10 +364,11 @@ class RunDirectory:
         )
         return str(newest)
 
-    def check_free(self, overwrite: bool) -> None:
+    def check_free(self, overwrite: bool, can_resume: bool = True) -> None:
         """Raises ValueError where a run would mix with other files.
 
-        Also where the directory cannot be written.
+        Also where the directory cannot be written. `can_resume` says whether
+        the tool has --resume.
         """
         files.check_writable("run_dir", self.path)
         for folder in (self.checkpoints, self.tensorboard):
@@ -380,10 +381,10 @@ class RunDirectory:
                 )
         if self.exists() or self.unfinished_file.exists():
             if self.exists() and not overwrite:
+                going_on = "go on with it by --resume, " * can_resume
                 raise exceptions.InvalidValue(
-                    f"{self.path} holds a run already; go on with it by "
-                    "--resume, replace it by --overwrite, or choose another "
-                    "directory"
+                    f"{self.path} holds a run already; {going_on}replace it by "
+                    "--overwrite, or choose another directory"
                 )
             outputs.check(self)
         elif self.path.exists():

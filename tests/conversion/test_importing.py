@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from supcon_tf import config, conversion, models
+from supcon_tf import config, conversion, models, run_files
 from supcon_tf.conversion import (
     checkpoint_files,
     convolutions,
@@ -418,6 +418,14 @@ def test_a_checkpoint_of_another_network_is_named(file_format, change, message):
     change(arrays)
     with pytest.raises(ValueError, match=f"`checkpoint` must .*({message})"):
         importing.assign(foreign.identify(arrays, file_format), model)
+
+
+def test_a_run_that_is_there_is_not_resumed(tmp_path):
+    run = run_files.RunDirectory(tmp_path / "run")
+    run.create(config.PretrainSettings(str(run.path)), ("cat", "dog"))
+    settings = import_settings(run.path, "google_supcon", "none")
+    with pytest.raises(ValueError, match="a run already; replace it by --over"):
+        conversion.import_weights(settings)
 
 
 def test_no_run_is_begun_by_a_bad_checkpoint(google_checkpoint, tmp_path):
