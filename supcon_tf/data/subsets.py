@@ -388,8 +388,9 @@ def without_duplicates(
     """
     exceptions.require(
         test.digests is not None and train.digests is not None,
-        "`drop_duplicates` must have files that were read, by `check_images`",
-        "files that were not",
+        "`drop_duplicates` must have files whose bytes the training has read, "
+        "by `check_images`",
+        f"{test.name}, whose bytes are not known",
     )
     positions = duplicates(test, train)
     remaining = np.setdiff1d(np.arange(test.num_examples), positions)

@@ -189,3 +189,9 @@ def test_some_classes_become_the_classes_of_a_source(source):
     assert part.class_names == ("3", "1")
     assert read_all(part) == (positions, labels)
     assert part.labels.tolist() == labels
+
+
+def test_duplicates_are_those_of_files_that_the_training_has_read():
+    digits = data.load("digits", "test")
+    with pytest.raises(ValueError, match="the training has read.* got digits,"):
+        subsets.without_duplicates(digits, digits)
