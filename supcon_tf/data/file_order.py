@@ -110,5 +110,5 @@ def check_shard(shard: tuple[int, int], num_files: int, set_name: str) -> None:
         0 <= index < count <= num_files,
         "`shard` must be (index, count), 0 <= index < count, of at most the "
         f"{num_files} files of {set_name}",
-        f"{shard}; --auto_shard=element has no such limit",
+        f"{shard}; `auto_shard` has no such limit where it is element",
     )

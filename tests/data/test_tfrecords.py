@@ -79,7 +79,7 @@ def test_workers_share_the_files(tmp_path):
     parts = [contents(load(tmp_path, shard=(i, 3))) for i in range(3)]
     assert [len(part) for part in parts] == [10, 5, 5]
     assert sorted(sum(parts, [])) == [(i, i % 3) for i in range(20)]
-    message = r"the 4 files .* got \(0, 5\); --auto_shard=element has no"
+    message = r"the 4 files .* got \(0, 5\); `auto_shard` has no such"
     with pytest.raises(ValueError, match=message):
         load(tmp_path, shard=(0, 5))
 
