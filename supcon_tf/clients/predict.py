@@ -98,6 +98,13 @@ def _choose_signature(
         f"{', '.join(sorted(signatures))}",
         asked or "none",
     )
+    columns = {_TEXT if takes_texts else "path", "error"}
+    exceptions.require(
+        columns.isdisjoint(signatures[name].outputs),
+        f"--signature must have no output called {' or '.join(sorted(columns))}"
+        ", the names of the other columns of the answers",
+        f"{name} with {', '.join(signatures[name].outputs)}",
+    )
     return signatures[name]
 
 

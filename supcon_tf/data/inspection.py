@@ -125,8 +125,7 @@ def inspect(
             with contextlib.suppress(tf.errors.OpError):
                 contents = read(record)
                 inspected.digests[position] = digest(contents)
-                was_read[position] = True
-                inspected.fill(position, _probe(contents))
+                was_read[position] = _fill_one(inspected, position, contents)
         cache.write(name, keys[was_read], inspected.part(was_read)._asdict())
     return inspected
 
@@ -226,6 +225,19 @@ def _decode_all(
             "the files of the images must be whole, got "
             f"{exceptions.reason(error.message)}"
         ) from error
+
+
+def _fill_one(
+    inspection: Inspection, position: int, contents: tf.Tensor
+) -> bool:
+    """Fills a row if the bytes are an image; returns whether that is sure."""
+    try:
+        inspection.fill(position, _probe(contents))
+    except tf.errors.ResourceExhaustedError:
+        return False  # later, there may be memory to decode the image
+    except tf.errors.OpError:
+        pass
+    return True
 
 
 # TensorFlow traces this function once, not for every split.

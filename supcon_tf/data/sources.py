@@ -73,7 +73,8 @@ class Source:
       digests: [num_examples] int64, hashes of the bytes of image files, or of
         texts; None where the files were not read.
       fingerprint: returns a text that changes with size or time of the files;
-        labels, ids and texts need not be in it.
+        labels, ids and texts need not be in it; "" if nothing tells, and then
+        an evaluation encodes the images anew.
       faults: checks the files again; returns the first that have changed or
         cannot be read, each with the reason.
 

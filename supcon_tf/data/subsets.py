@@ -336,8 +336,9 @@ def subset(source: sources.Source, positions: npt.ArrayLike) -> sources.Source:
     return dataclasses.replace(
         source,
         digests=_rows(source.digests, positions),
-        fingerprint=lambda: sources.fingerprint(
-            source.fingerprint(), positions
+        fingerprint=lambda: (
+            (of_all := source.fingerprint())
+            and sources.fingerprint(of_all, positions)
         ),
         **fields,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from supcon_tf import losses
 from supcon_tf.keras_3 import wrappers
 from supcon_tf.keras_3.installed import keras
@@ -31,6 +33,7 @@ def diagnostics(
     multi_label: bool = False,
     soft_labels: bool = False,
     ignore_labels: bool = False,
+    unsupervised_classes: Sequence[int] = (),
 ) -> list[keras.metrics.Metric]:
     """One metric of each kind for `compile(metrics=...)`.
 
@@ -48,7 +51,11 @@ def diagnostics(
       mean_cosine 0.33
     """
     metrics = losses.diagnostics(
-        cross_replica, multi_label, soft_labels, ignore_labels
+        cross_replica,
+        multi_label,
+        soft_labels,
+        ignore_labels,
+        unsupervised_classes,
     )
     return [
         globals()[type(metric).__name__](**metric.get_config())

@@ -13,6 +13,8 @@ subsample.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from supcon_tf import exceptions, keras_2
@@ -30,6 +32,7 @@ def diagnostics(
     multi_label: bool = False,
     soft_labels: bool = False,
     ignore_labels: bool = False,
+    unsupervised_classes: Sequence[int] = (),
 ) -> list[keras.metrics.Metric]:
     """One metric of each kind for `compile(metrics=...)`.
 
@@ -37,7 +40,8 @@ def diagnostics(
     `ContrastiveAccuracy`, whose positives share a label. Of soft labels those
     that need no labels: almost every row is a positive there, more or less.
     With `ignore_labels` the positives are the other views of the same sample,
-    as in `SimCLRLoss`, whatever the labels.
+    as in `SimCLRLoss`, whatever the labels; so are those of samples of
+    `unsupervised_classes`, as in `SupConLoss`.
 
     Example:
       >>> import numpy as np
@@ -57,13 +61,17 @@ def diagnostics(
     if multi_label and not ignore_labels:
         accuracy = ContrastiveAccuracy(multi_label=True)
         return [accuracy, Uniformity(), MeanCosine()]
+    rules = {
+        "ignore_labels": ignore_labels,
+        "unsupervised_classes": unsupervised_classes,
+    }
     return [
-        ContrastiveAccuracy(ignore_labels=ignore_labels),
-        Alignment(ignore_labels=ignore_labels),
+        ContrastiveAccuracy(**rules),
+        Alignment(**rules),
         Uniformity(),
         MeanCosine(),
-        PositivesPerAnchor(cross_replica, ignore_labels=ignore_labels),
-        AnchorsWithoutPositives(cross_replica, ignore_labels=ignore_labels),
+        PositivesPerAnchor(cross_replica, **rules),
+        AnchorsWithoutPositives(cross_replica, **rules),
     ]
 
 
@@ -73,8 +81,17 @@ class _Diagnostic(inputs.Configured, keras.metrics.Mean):
     It takes labels in any form, projections [R, D] of length 1, and V.
     """
 
-    # Whether the other views of a sample are its only positives.
+    # Whether the other views of a sample are its only positives: of every
+    # sample, or of those of some classes.
     ignore_labels = False
+    unsupervised_classes: tuple[int, ...] = ()
+
+    def _set_positives(
+        self, ignore_labels: bool, unsupervised_classes: Sequence[int]
+    ) -> None:
+        inputs.require_integers(unsupervised_classes=unsupervised_classes)
+        self.ignore_labels = ignore_labels
+        self.unsupervised_classes = tuple(unsupervised_classes)
 
     def update_state(
         self, y_true: tf.Tensor, y_pred: tf.Tensor, sample_weight: None = None
@@ -101,6 +118,12 @@ class _Diagnostic(inputs.Configured, keras.metrics.Mean):
         views, dim = z.shape[1:]
         if self.ignore_labels:
             y_true = inputs.sample_ids(z)
+        elif self.unsupervised_classes:
+            y_true = inputs.without_classes(
+                inputs.class_ids(y_true),
+                self.unsupervised_classes,
+                inputs.sample_ids(z),
+            )
         z = tf.math.l2_normalize(tf.reshape(z, [-1, dim]), axis=1)  # [R, D]
         return self._measure(y_true, z, views)
 
@@ -132,6 +155,7 @@ class ContrastiveAccuracy(_Diagnostic):
       multi_label: labels are [batch, classes] 0 or 1, several of a sample;
         those of positives overlap.
       ignore_labels: positives are the other views of a sample.
+      unsupervised_classes: as `ignore_labels`, for samples of these classes.
 
     Example:
       >>> import numpy as np
@@ -152,12 +176,13 @@ class ContrastiveAccuracy(_Diagnostic):
         dtype: str | None = None,
         multi_label: bool = False,
         ignore_labels: bool = False,
+        unsupervised_classes: Sequence[int] = (),
     ):
         super().__init__(name, dtype)
         inputs.require_positive(anchors=anchors)
         self.anchors = anchors
         self.multi_label = multi_label
-        self.ignore_labels = ignore_labels
+        self._set_positives(ignore_labels, unsupervised_classes)
 
     def _measure(self, labels: tf.Tensor, z: tf.Tensor, views: int) -> tuple:
         kind = "any" if self.multi_label and not self.ignore_labels else None
@@ -191,6 +216,7 @@ class Alignment(_Diagnostic):
 
     Args:
       ignore_labels: positives are the other views of a sample.
+      unsupervised_classes: as `ignore_labels`, for samples of these classes.
 
     Example:
       >>> import numpy as np
@@ -207,9 +233,10 @@ class Alignment(_Diagnostic):
         name: str = "alignment",
         dtype: str | None = None,
         ignore_labels: bool = False,
+        unsupervised_classes: Sequence[int] = (),
     ):
         super().__init__(name, dtype)
-        self.ignore_labels = ignore_labels
+        self._set_positives(ignore_labels, unsupervised_classes)
 
     def _measure(self, labels: tf.Tensor, z: tf.Tensor, views: int) -> tuple:
         classes, samples = _classes(inputs.class_ids(labels))
@@ -315,6 +342,7 @@ class PositivesPerAnchor(_Diagnostic):
       cross_replica: count positives on all replicas, as the loss contrasts
         them; False counts within each replica.
       ignore_labels: positives are the other views of a sample.
+      unsupervised_classes: as `ignore_labels`, for samples of these classes.
 
     Example:
       >>> import numpy as np
@@ -330,10 +358,11 @@ class PositivesPerAnchor(_Diagnostic):
         name: str = "positives_per_anchor",
         dtype: str | None = None,
         ignore_labels: bool = False,
+        unsupervised_classes: Sequence[int] = (),
     ):
         super().__init__(name, dtype)
         self.cross_replica = cross_replica
-        self.ignore_labels = ignore_labels
+        self._set_positives(ignore_labels, unsupervised_classes)
 
     def _measure(self, labels: tf.Tensor, z: tf.Tensor, views: int) -> tuple:
         ids = inputs.class_ids(labels)
@@ -362,8 +391,11 @@ class AnchorsWithoutPositives(PositivesPerAnchor):
         name: str = "share_without_positives",
         dtype: str | None = None,
         ignore_labels: bool = False,
+        unsupervised_classes: Sequence[int] = (),
     ):
-        super().__init__(cross_replica, name, dtype, ignore_labels)
+        super().__init__(
+            cross_replica, name, dtype, ignore_labels, unsupervised_classes
+        )
 
     def _measure(self, labels: tf.Tensor, z: tf.Tensor, views: int) -> tuple:
         return super()._measure(labels, z, views)[0] == 0, None

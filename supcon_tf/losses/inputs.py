@@ -292,6 +292,23 @@ def sample_ids(z: tf.Tensor) -> tf.Tensor:
     return first_id + tf.range(tf.shape(z, tf.int64)[0])
 
 
+def without_classes(
+    labels: tf.Tensor, classes: Sequence[int], sample_ids: tf.Tensor
+) -> tf.Tensor:
+    """Returns labels [S] int64, each sample of `classes` in one of its own.
+
+    Args:
+      labels: [S] int64 identifiers of classes.
+      classes: the identifiers to be replaced.
+      sample_ids: [S] int64, 0 or more, each different.
+    """
+    is_replaced = tf.reduce_any(
+        labels[:, tf.newaxis] == tf.constant(classes, tf.int64), axis=1
+    )
+    # The new ones are far from every class in use.
+    return tf.where(is_replaced, tf.int64.min + sample_ids, labels)
+
+
 def class_numbers(ids: tf.Tensor) -> tf.Tensor:
     """Numbers the classes of identifiers [S] from 0: [S] int32.
 

@@ -245,10 +245,9 @@ def sample_labels(
     inputs.check_shape(name, labels, [views.shape[0], *labels.shape[1:]])
     if not options.unsupervised_classes:
         return labels
-    classes = tf.constant(options.unsupervised_classes, tf.int64)
-    is_unsupervised = tf.reduce_any(labels[:, tf.newaxis] == classes, axis=1)
-    # These ids are far from every class in use, and differ from each other.
     is_contrast = name == "contrast_labels"
-    first_id = tf.int64.min + (_FIRST_CONTRAST_ID if is_contrast else 0)
-    ids = first_id + inputs.sample_ids(views)
-    return tf.where(is_unsupervised, ids, labels)
+    return inputs.without_classes(
+        labels,
+        options.unsupervised_classes,
+        inputs.sample_ids(views) + (_FIRST_CONTRAST_ID if is_contrast else 0),
+    )

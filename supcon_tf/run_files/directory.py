@@ -25,6 +25,7 @@ from supcon_tf.host import trust
 from supcon_tf.run_files import checkpoints, outputs
 from supcon_tf.run_files.contents import ANEW, read_metrics, write_arrays
 from supcon_tf.run_files.moved import moved_data
+from supcon_tf.run_files.trained_on import TrainedOn
 from supcon_tf.settings import removed_flags
 
 EXPORT_RECORD = "assets.extra/metadata.json"  # below export/<version>
@@ -226,6 +227,11 @@ class RunDirectory:
         newest = checkpoints.newest(self.checkpoints)
         return {} if newest is None else origins.recorded(newest)
 
+    @property
+    def trained_on(self) -> TrainedOn:
+        """The names of the training examples, and checks by them."""
+        return TrainedOn(self)
+
     def is_younger_than(self, other: RunDirectory) -> bool:
         """Whether this was begun after the other's newest checkpoint was saved.
 
@@ -329,7 +335,7 @@ class RunDirectory:
         folder = self.encoded / split
         made_of = files.read_json(folder / ENCODED_RECORD, {})
         if not made_of:
-            count = len(self._trained_on()) if split == "train" else 0
+            count = len(self.trained_on.names()) if split == "train" else 0
             return count or None, []
         if made_of["most"] is not None:  # labels of a part of the split
             return made_of["examples"], []
@@ -425,10 +431,7 @@ class RunDirectory:
         names = list(class_names)
         files.write_json(self.classes_file, names, ensure_ascii=False)
         if trained_on is not None:
-            record = {"trained_on": list(trained_on), "skipped": list(skipped)}
-            if digests is not None:
-                record["digests"] = digests.tolist()
-            files.write_json(self.images_file, record, ensure_ascii=False)
+            self.trained_on.write(trained_on, skipped, digests)
         self.record(run_settings)  # a run from here on
         self.unfinished_file.unlink()
 
@@ -523,93 +526,6 @@ class RunDirectory:
                 f"the classes of the data must be those of {self.path}, got "
                 f"{' '.join(changes[:10]) or 'another order'}"
             )
-
-    def check_images(self, ids: Sequence[str] | None) -> None:
-        """Raises ValueError unless the run was trained on these examples."""
-        train_ids, names = self._trained_on(), set(ids or ())
-        noun, remedy = "images", "restore the folder"
-        if self.is_of_texts():  # known by the file's name, and their lines
-            noun, remedy = "texts", "restore the file, with its name and lines"
-        if train_ids and train_ids != names:
-            raise exceptions.InvalidValue(
-                f"--resume must find the training {noun} of {self.path}, got "
-                f"{len(names - train_ids)} others and {len(train_ids - names)} "
-                f"missing: {exceptions.listed(sorted(train_ids ^ names))}; "
-                f"{remedy}, or train in another --run_dir"
-            )
-
-    def check_trained_on(self, ids: Sequence[str]) -> None:
-        """Raises ValueError for data without examples that it was trained on.
-
-        They are other data then, under the name or the path of the run's data.
-        """
-        trained = self._trained_on()
-        noun = "texts" if self.is_of_texts() else "images"
-        # Images may have moved into a train folder.
-        missing = trained - set(ids) - {i.partition("/")[2] for i in ids}
-        exceptions.require(
-            not missing,
-            f"the data must have the training {noun} of {self.path}",
-            f"none of {len(missing)} of {len(trained)}: "
-            + exceptions.listed(sorted(missing)),
-        )
-
-    def check_unseen(self, ids: Sequence[str] | None) -> None:
-        """Raises ValueError for test images that the run was trained on.
-
-        `ids` are of its data folder; None for a split of the publisher.
-        """
-        if ids is None:
-            return
-        train_ids = self._trained_on()
-        seen = train_ids.intersection(ids)
-        # An image may have moved into a test folder after the training. The
-        # folders in a list are those of the user.
-        if self.flags().get("dataset") != "manifest":
-            seen |= {i for i in ids if i.partition("/")[2] in train_ids}
-        exceptions.require(
-            not seen,
-            f"the test images must be none that {self.path} was trained on",
-            f"{len(seen)} of {len(ids)}: {exceptions.listed(sorted(seen))}",
-        )
-        has_folder = ids[0].startswith(("test/", "val/"))
-        if not train_ids and not has_folder:
-            raise exceptions.InvalidValue(
-                f"{self.path} must have an {self.images_file.name}: it was "
-                "trained on a split that depended on all files of the folder, "
-                "so that nobody knows which images it has seen; pretrain again"
-            )
-
-    def check_split(self, ids: Sequence[str]) -> None:
-        """Raises ValueError if no file name of the training images is left.
-
-        `ids` are the training images of data whose file names decide on their
-        split. Renamed images have another split than in the training; they may
-        be written anew, too, so that no digest tells which they are.
-        """
-        trained = self._trained_on()
-        names = {name.rpartition("/")[2] for name in trained}
-        if names and names.isdisjoint(i.rpartition("/")[2] for i in ids):
-            listed = exceptions.listed(sorted(trained))
-            raise exceptions.InvalidValue(
-                f"the data must have file names of the training images of "
-                f"{self.path}, by which training and test images are divided, "
-                f"got none of {len(trained)}: {listed}; give the files their "
-                "former names, or train again"
-            )
-
-    def trained_digests(self) -> np.ndarray:
-        """Hashes of the bytes of the training images, [images] int64.
-
-        Empty where they were not read, and for runs of earlier versions.
-        """
-        record = files.read_json(self.images_file, {})
-        return np.array(record.get("digests", ()), np.int64)
-
-    def _trained_on(self) -> set[str]:
-        """The names of the training images; empty for images without names."""
-        record = files.read_json(self.images_file, {})
-        return set(record.get("trained_on", ()))
 
     def check_same(
         self,

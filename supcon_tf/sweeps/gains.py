@@ -140,7 +140,8 @@ def _points(differences: list[float], seeds: int) -> str:
     """
     if not differences:
         return "-"
-    text = f"{100 * statistics.fmean(differences):+.1f}"
+    mean = round(100 * statistics.fmean(differences), 1)
+    text = f"{mean + 0.0:+.1f}"  # of -0.0, +0.0
     if len(differences) > 1:
         text += f" ± {100 * half_interval(differences):.1f}"
     if len(differences) < seeds:

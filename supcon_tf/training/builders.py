@@ -203,6 +203,7 @@ def compile_model(
             bool(settings.multi_label),
             settings.has_soft_labels,
             ignore_labels=settings.traits.labels == "none",
+            unsupervised_classes=_unsupervised_classes(settings, images),
         )
     model.compile(
         optimizer_,
@@ -302,6 +303,19 @@ def _supcon_loss(
         "only positives are their own other views",
         settings.num_views,
     )
+    return losses.SupConLoss(
+        queue=getattr(model, "queue", None),
+        positives=settings.kind_of_positives,
+        unsupervised_classes=_unsupervised_classes(settings, images),
+        **options,
+    )
+
+
+def _unsupervised_classes(
+    settings: config.ObjectiveSettings, images: data.Source | None
+) -> list[int]:
+    """The labels of --unsupervised_classes."""
+    labels = []
     for name in settings.unsupervised_classes:
         exceptions.require(
             name in images.class_names,
@@ -309,14 +323,8 @@ def _supcon_loss(
             f"{exceptions.listed(images.class_names)}",
             name,
         )
-        options.setdefault("unsupervised_classes", []).append(
-            images.class_names.index(name)
-        )
-    return losses.SupConLoss(
-        queue=getattr(model, "queue", None),
-        positives=settings.kind_of_positives,
-        **options,
-    )
+        labels.append(images.class_names.index(name))
+    return labels
 
 
 def classification_loss(

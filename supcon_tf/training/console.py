@@ -128,7 +128,7 @@ def print_pretrained_on(test: data.Source, run: run_files.RunDirectory) -> None:
     """Prints the test images of a transfer that the run was trained on."""
     if test.digests is None:
         return
-    positions = np.flatnonzero(np.isin(test.digests, run.trained_digests()))
+    positions = np.flatnonzero(np.isin(test.digests, run.trained_on.digests()))
     if len(positions):
         print_line(
             "note",

@@ -82,7 +82,7 @@ def _open(job: jobs.Job, made_of: Mapping[str, object]) -> None:
     recorded = job.recorded or run.recorded(type(settings))
     run.check_same(settings, recorded)
     run.check_classes(train.class_names)
-    run.check_images(train.ids)
+    run.trained_on.check_same(train.ids)
     materials.check(run, made_of)
     run.record(settings)  # files that have moved, a larger number of epochs
     has_epochs = isinstance(settings, config.OptimizerSettings)

@@ -193,7 +193,7 @@ class Run:
         if split == "test":
             self.check_unseen(images)
         elif self.data_settings != self.settings:
-            self.files.check_trained_on(images.ids or ())
+            self.files.trained_on.check_contained(images.ids or ())
         return images
 
     def check_unseen(self, test: data.Source) -> None:
@@ -202,17 +202,17 @@ class Run:
         They are found by their names, and by their bytes under other names: an
         image that is renamed after the training may change its split.
         """
-        self.files.check_unseen(test.ids)
+        self.files.trained_on.check_unseen(test.ids)
         if test.ids is None:
             return
         digests = test.digests if test.digests is not None else ()
-        is_seen = np.isin(digests, self.files.trained_digests())
+        is_seen = np.isin(digests, self.files.trained_on.digests())
         by_names = self._is_split_by_names()
         if not (by_names or is_seen.any()):
             return
         train = input_pipeline.all_images(self.data_settings, "train")
         if by_names:
-            self.files.check_split(train.ids)
+            self.files.trained_on.check_split(train.ids)
         # Copies of images that still train are printed as duplicates.
         is_seen[subsets.duplicates(test, train)] = False
         names = [test.ids[row] for row in np.flatnonzero(is_seen)]
@@ -428,7 +428,8 @@ class TextRun(Run):
         if settings != self.settings:  # the file may have another name
             name = os.path.basename(self.settings.train_file)
             lines = (line.rpartition(":")[2] for line in train.ids)
-            self.files.check_trained_on([f"{name}:{line}" for line in lines])
+            names = [f"{name}:{line}" for line in lines]
+            self.files.trained_on.check_contained(names)
         recorded = self.files.made_of().get("images")
         exceptions.require(
             recorded in (None, materials.fingerprints(train)["images"]),

@@ -101,6 +101,24 @@ def test_a_damaged_export_is_not_loaded(lengths, images, tmp_path):
         predict(tmp_path, images)
 
 
+@pytest.mark.parametrize("name", ["path", "error"])
+def test_an_output_that_is_called_as_another_column_is_refused(
+    images, tmp_path, name
+):
+    """It would take the place of the path, or make every answer an error."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "files")])
+    def measure(files):
+        return {name: tf.strings.length(files), "size": tf.size(files)}
+
+    module = tf.Module()
+    module.measure = measure
+    tf.saved_model.save(module, str(tmp_path / "1"), measure)
+    message = f"no output called error or path.*serving_default with .*{name}"
+    with pytest.raises(ValueError, match=message):
+        predict(tmp_path, images, model_dir=str(tmp_path))
+
+
 def test_a_file_that_exists_is_kept(small_run, server, images, tmp_path):
     file = tmp_path / "out.csv"
     file.write_text("earlier")

@@ -261,3 +261,18 @@ def test_an_image_that_could_not_be_read_for_a_moment_is_no_bad_image(
         assert inspected.sides[1].tolist() == [3, 4]
         assert inspected.digests[1] == inspected.digests[0]
     assert counts == [4]
+
+
+def test_an_image_without_memory_to_decode_it_is_inspected_again(
+    folder, monkeypatch
+):
+    def exhaust(contents):
+        raise tf.errors.ResourceExhaustedError(None, None, "no memory")
+
+    (folder / "train/a/00.png").write_bytes(b"no image")
+    with monkeypatch.context() as context:
+        context.setattr(inspection, "_probe", exhaust)
+        context.setattr(inspection, "_decode_all", lambda *_: None)
+        with pytest.raises(ValueError, match="7 bad files of 7"):
+            load(folder)
+    assert load(folder, skip_bad_images=True).num_examples == 6

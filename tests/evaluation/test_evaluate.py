@@ -1,6 +1,7 @@
 """Evaluation of a finished run."""
 
 import contextlib
+import dataclasses
 import json
 import shutil
 import types
@@ -18,6 +19,7 @@ from supcon_tf import (
     run_files,
     training,
 )
+from supcon_tf.data import subsets
 from supcon_tf.disk import files
 from supcon_tf.evaluation import clean, splits
 from supcon_tf.training import representations, runs
@@ -95,18 +97,41 @@ def test_an_image_that_was_replaced_is_encoded_anew(
     assert encoded == ["test", "test"]
 
 
-def test_another_evaluation_may_replace_what_was_just_encoded(
-    tmp_path, monkeypatch
-):
-    images = np.zeros([5, 8, 8, 3], np.uint8)
-    source = data.from_arrays(images, [0, 1, 0, 1, 0])
-    run = types.SimpleNamespace(
-        files=run_files.RunDirectory(tmp_path),
+def test_images_that_may_have_changed_without_a_sign_are_encoded_anew(tmp_path):
+    """A user's source without a fingerprint, and a part of such a source."""
+    images = np.zeros([4, 8, 8, 3], np.uint8)
+    source = data.from_arrays(images, [0, 1, 0, 1])
+    without = dataclasses.replace(source, fingerprint=str)
+    encoded = []
+
+    def represent(source, positions, into):
+        encoded.append(source.num_examples)
+        into[:] = 0
+        return into, source.labels
+
+    for split in (source, without, subsets.subset(without, [0, 1])):
+        run = encodable_run(tmp_path, split)
+        for _ in range(2):
+            splits.encode(run, "train", represent)
+    assert encoded == [4, 4, 4, 2, 2]
+
+
+def encodable_run(path, source):
+    return types.SimpleNamespace(
+        files=run_files.RunDirectory(path),
         source=lambda split: source,
         identity={},
         image_size=8,
         encoder=types.SimpleNamespace(representation_dim=2),
     )
+
+
+def test_another_evaluation_may_replace_what_was_just_encoded(
+    tmp_path, monkeypatch
+):
+    images = np.zeros([5, 8, 8, 3], np.uint8)
+    source = data.from_arrays(images, [0, 1, 0, 1, 0])
+    run = encodable_run(tmp_path, source)
     make = files.make_atomically
 
     @contextlib.contextmanager

@@ -48,11 +48,12 @@ def run():
 
 def verify(count):
     if run_dir.exists() and run_dir.class_names() == ("old", "older"):
-        assert run_dir._trained_on() == {{"old/1.png"}}  # the whole old run
+        # The whole old run.
+        assert run_dir.trained_on.names() == {{"old/1.png"}}
         assert run_dir.stage("linear").exists()
     elif run_dir.exists():
         assert run_dir.class_names() == ("a", "b")  # the whole new run
-        assert run_dir._trained_on() == set(IMAGES)
+        assert run_dir.trained_on.names() == set(IMAGES)
         assert not run_dir.metrics_file.exists()
         assert not run_dir.checkpoints.exists()
         assert not run_dir.stage("linear").exists()
@@ -84,7 +85,7 @@ def test_a_run_begins_once_a_full_disk_has_space(tmp_path):
         (disk / "data").unlink()
         run.check_free(overwrite=False)
         run.create(settings, ("a", "b"), images)
-        run.check_images(images)
+        run.trained_on.check_same(images)
 
 
 def _pretrain(run):

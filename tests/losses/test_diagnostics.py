@@ -89,6 +89,24 @@ def test_without_labels_the_positives_are_the_other_views():
     assert_figures(measure(z, LABELS, copies), oracle(z, np.arange(6)))
 
 
+def test_unsupervised_classes_have_their_own_views_alone():
+    """As in SupConLoss, on which the figures are to tell of."""
+    z = vectors.unit([6, 2, 5])
+    metrics = losses.diagnostics(unsupervised_classes=[4, 9])
+    expected = oracle(z, np.array([-10, -11, -2, -12, -2, -13]))
+    for labels in (LABELS, LABELS[:, None]):
+        for metric in metrics:
+            metric.reset_state()
+        assert_figures(measure(z, labels, metrics), expected)
+    copies = [
+        type(metric).from_config(metric.get_config()) for metric in metrics
+    ]
+    assert_figures(measure(z, LABELS, copies), expected)
+    assert expected != oracle(z, LABELS)
+    with pytest.raises(ValueError, match="`unsupervised_classes` must be a s"):
+        losses.Alignment(unsupervised_classes="4")
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_low_precision_is_computed_in_float32(dtype, float32_policy):
     z = tf.cast(vectors.unit([32, 2, 16]), dtype)

@@ -51,6 +51,7 @@ def test_a_row_of_the_table_has_points_and_intervals():
     # The differences 2 and 4 have deviation sqrt(2), t is 12.706.
     points = ["+3.0 ± 12.7", "+3.0 (of 1)", "+1.0 ± 0.0"]
     assert cells == ["100", "500", "2", "0.550", *points]
+    assert gains._points([-1e-4], 1) == "+0.0"
 
 
 def test_the_map_is_written_from_finished_cells(tmp_path, monkeypatch):

@@ -12,6 +12,18 @@ from supcon_tf.optimizers import lamb
 from supcon_tf.training import builders, console
 
 
+def test_figures_of_unsupervised_classes_count_their_own_views(tiny_settings):
+    images = data.from_arrays(np.zeros([7, 8, 8, 3], np.uint8), np.arange(7))
+    settings = tiny_settings(unsupervised_classes=("3", "0"))
+    model = builders.model(settings, 7)
+    builders.compile_model(settings, model, 1, images)
+    model.train_on_batch(
+        np.zeros([4, 2, 8, 8, 3], np.uint8), np.array([3, 3, 5, 5])
+    )
+    figures = {metric.name: float(metric.result()) for metric in model.metrics}
+    assert figures["positives_per_anchor"] == 2  # of each, 1, 1, 3 and 3
+
+
 @pytest.mark.parametrize(
     ("overrides", "parts", "loss", "weight"),
     [
