@@ -21,7 +21,7 @@ def _public():
 
     A name that an earlier room has for something else comes after its room.
     """
-    found = {}
+    values = {}
     for room in supcon_tf.__all__:
         value = getattr(supcon_tf, room)
         # Of a room its names, and a name itself. `settings` is a mechanism.
@@ -30,9 +30,9 @@ def _public():
         for name, public in names.items():
             module = str(getattr(public, "__module__", ""))
             is_ours = name[0] != "_" and module.startswith("supcon_tf.")
-            if is_ours and all(public is not other for other in found.values()):
-                found[f"{room}.{name}" if name in found else name] = public
-    return found
+            if is_ours and all(public is not each for each in values.values()):
+                values[f"{room}.{name}" if name in values else name] = public
+    return values
 
 
 PUBLIC = _public()

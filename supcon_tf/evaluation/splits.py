@@ -164,8 +164,8 @@ def _record(
     run: runs.Run, source: data.Source, max_examples: int | None
 ) -> dict[str, object]:
     """What tells whether an encoding is of the same checkpoint and examples."""
-    of_files = source.fingerprint()
-    sha256 = hashlib.sha256(of_files.encode())
+    fingerprint = source.fingerprint()
+    sha256 = hashlib.sha256(fingerprint.encode())
     for texts in (source.ids, source.texts):
         sha256.update("\0".join(texts or ()).encode())
     if source.labels is not None:
@@ -177,7 +177,7 @@ def _record(
         # then no record equals another.
         "examples_sha256": (
             sha256.hexdigest()
-            if of_files or source.texts
+            if fingerprint or source.texts
             else secrets.token_hex()
         ),
         "image_size": run.image_size,

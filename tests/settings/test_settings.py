@@ -48,8 +48,8 @@ def test_a_help_text_is_silent_on_the_default_of_another_class():
     for tool in (config.LinearSettings, config.FinetuneTextSettings):
         for name in ("learning_rate", "weight_decay"):
             text = tool.__dataclass_fields__[name].metadata["help"]
-            start, found, _ = fields[name].metadata["help"].partition(". Defau")
-            assert found and text == f"{start}."
+            start, end, _ = fields[name].metadata["help"].partition(". Default")
+            assert end and text == f"{start}."
     text = config.LinearSettings.__dataclass_fields__["warmup_epochs"]
     assert text.metadata["help"].endswith("rises linearly from 0.")
 
